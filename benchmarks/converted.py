@@ -31,10 +31,10 @@ from transformers import GenerationConfig, MarianConfig, MarianMTModel, MarianTo
 from nmtdeep import checkpoint
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.text import SentencePiece
-from nmtdeep.conversion.marian import convert
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.text import sentencepiece
 from nmtdeep.text.files import read_lines
+from nmtdeep.tools.convert.marian import convert
 
 SIDES = ("source", "target")
 BEAM, LONGEST, SENTENCES = 6, 128, 96
@@ -263,7 +263,7 @@ def main(words: Sequence[str] | None = None) -> None:
     table = Table("model", "equal lists", "equal best", "with one cut off", "others that differ")
     table.add_column("largest difference of scores")
     with ExitStack() as stack:
-        shipped = stack.enter_context(as_file(files("nmtdeep.demo") / "corpus"))
+        shipped = stack.enter_context(as_file(files("nmtdeep.tools.demo") / "corpus"))
         place = options.keep or Path(stack.enter_context(TemporaryDirectory(prefix="marian-")))
         corpus, _, test = find_corpus(options.data or shipped, "en")
         lines = read(test, "en")[: options.lines]

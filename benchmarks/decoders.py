@@ -122,7 +122,7 @@ def _ctranslate2(
     import ctranslate2
     import to_ctranslate2
 
-    from nmtdeep.export.to_ctranslate2 import unsupported, write
+    from nmtdeep.tools.export.to_ctranslate2 import unsupported, write
 
     recipe, compute = task.loaded.recipe, COMPUTE[precision]
     supported = ctranslate2.get_supported_compute_types(task.device.type)

@@ -7,8 +7,8 @@ import ctranslate2
 import torch
 
 from nmtdeep.config.decoding import DecodingOptions
-from nmtdeep.export.to_ctranslate2 import search_options
 from nmtdeep.text.vocabulary import Vocabulary
+from nmtdeep.tools.export.to_ctranslate2 import search_options
 
 
 def open_translator(

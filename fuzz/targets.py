@@ -214,8 +214,8 @@ def _marian() -> Path:
     from safetensors.torch import load_file, save_file
 
     from nmtdeep.config.recipe import Recipe
-    from nmtdeep.export import to_huggingface
     from nmtdeep.model.build import build, initialize
+    from nmtdeep.tools.export import to_huggingface
 
     path = folder() / "marian"
     path.mkdir()
@@ -244,7 +244,7 @@ def _marian() -> Path:
 def marian(data: bytes) -> None:
     """The first byte: which file of a whole directory the rest replaces."""
     from nmtdeep import checkpoint
-    from nmtdeep.conversion.marian import convert
+    from nmtdeep.tools.convert.marian import convert
 
     whole, changed, out = _marian(), folder() / "marian-changed", folder() / "marian-out"
     shutil.rmtree(changed, ignore_errors=True)

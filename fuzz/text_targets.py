@@ -8,7 +8,6 @@ from itertools import product
 from promises import clear, file, folder, hold
 
 from nmtdeep.config.text import Form, SentencePiece, Text
-from nmtdeep.conversion.fairseq_files import read_dictionary
 from nmtdeep.errors import DataError, UserError
 from nmtdeep.text import sentencepiece
 from nmtdeep.text.bpe import Bpe, join, learn, load_merges
@@ -16,6 +15,7 @@ from nmtdeep.text.files import PACKED, read_lines
 from nmtdeep.text.pairs import find_text
 from nmtdeep.text.pipeline import TextPipeline, words_of
 from nmtdeep.text.vocabulary import EOS, UNK, Vocabulary, is_reserved, shared_or_separate
+from nmtdeep.tools.convert.fairseq_files import read_dictionary
 
 SENTENCES = (
     'The cat\'s hat & the "dog" | <b> [x].',

@@ -40,13 +40,8 @@ LAYERS = {
     "nmtdeep.scoring": 4,
     "nmtdeep.analysis": 4,
     "nmtdeep.inspection": 4,
-    # Leaves: only commands import them.
-    "nmtdeep.serving": 5,
-    "nmtdeep.export": 5,
-    "nmtdeep.conversion": 5,
-    "nmtdeep.reporting": 5,
-    "nmtdeep.fetching": 5,
-    "nmtdeep.demo": 5,
+    # Tools: only commands import them.
+    "nmtdeep.tools": 5,
     # Commands and the Python interface.
     "nmtdeep.cli": 6,
     "nmtdeep.interface": 6,

@@ -10,7 +10,7 @@ import pytest
 
 from nmtdeep import checkpoint, testing
 from nmtdeep.config.load import load_recipe
-from nmtdeep.export import to_ctranslate2, to_huggingface
+from nmtdeep.tools.export import to_ctranslate2, to_huggingface
 from nmtdeep.training.loop import train
 
 CODE = """

@@ -11,7 +11,7 @@ import torch
 
 from nmtdeep import checkpoint
 from nmtdeep.averaging import average
-from nmtdeep.export import to_huggingface
+from nmtdeep.tools.export import to_huggingface
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o027, 0o077], ids="{:03o}".format)

@@ -7,11 +7,11 @@ import sentencepiece
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
-from nmtdeep.demo import __file__ as demo
 from nmtdeep.inspection import inspect
 from nmtdeep.preprocessing.preprocess import plan, preprocess
 from nmtdeep.preprocessing.progress import Progress
 from nmtdeep.text.vocabulary import UNK
+from nmtdeep.tools.demo import __file__ as demo
 
 CORPUS = Path(demo).parent / "corpus"
 # No spaces between words, combining marks, no-break and ideographic spaces; two tabs at the end.

@@ -12,7 +12,7 @@ import pytest
 from nmtdeep.preprocessing.warnings import SIZE, Sample, warnings
 
 NAMES, LANGUAGES = ("x.en", "x.de"), ("en", "de")
-CORPUS = files("nmtdeep.demo") / "corpus"
+CORPUS = files("nmtdeep.tools.demo") / "corpus"
 Pairs = list[tuple[str, str]]
 
 

@@ -11,8 +11,8 @@ from typer import Option
 from nmtdeep.cli import options
 from nmtdeep.config.text import Form
 from nmtdeep.errors import UserError
-from nmtdeep.fetching import Corpus
 from nmtdeep.files import check_place
+from nmtdeep.tools.fetch import Corpus
 
 
 def fetch(
@@ -33,9 +33,9 @@ def fetch(
         out: Folder to write to.
         folder: Folder with archives downloaded by hand, named as --dry-run shows.
     """
-    from nmtdeep.fetching.catalog import load_catalog
-    from nmtdeep.fetching.corpus import Fetch
     from nmtdeep.preprocessing.progress import Progress
+    from nmtdeep.tools.fetch.catalog import load_catalog
+    from nmtdeep.tools.fetch.corpus import Fetch
 
     if folder is not None and not folder.is_dir():
         raise UserError("not a folder", where="--from", hint="pass a folder of archives")

@@ -9,9 +9,9 @@ import typer
 from typer import Argument, Option
 
 from nmtdeep.cli import options
-from nmtdeep.conversion import TextOptions
 from nmtdeep.errors import UserError
-from nmtdeep.export import Quantization
+from nmtdeep.tools.convert import TextOptions
+from nmtdeep.tools.export import Quantization
 
 if TYPE_CHECKING:
     from nmtdeep.config.recipe import Recipe
@@ -51,10 +51,10 @@ def export(
         _to_huggingface(run, out, overwrite=overwrite)
         return
     from nmtdeep.checkpoint import MODEL
-    from nmtdeep.export.comparison import check_export
-    from nmtdeep.export.exporter import export_ctranslate2
     from nmtdeep.files import size_of
     from nmtdeep.scoring.texts import read_texts
+    from nmtdeep.tools.export.comparison import check_export
+    from nmtdeep.tools.export.exporter import export_ctranslate2
     from nmtdeep.units import size
 
     texts = read_texts(check[0], [check[1]]) if check else None
@@ -79,7 +79,7 @@ def export(
 
 
 def _to_huggingface(run: Path, out: Path, *, overwrite: bool) -> None:
-    from nmtdeep.export.exporter import export_huggingface
+    from nmtdeep.tools.export.exporter import export_huggingface
 
     done = export_huggingface(run, out, overwrite=overwrite)
     if not done.problems:
@@ -115,7 +115,7 @@ def fairseq(
         output: Checkpoint to write.
     """
     from nmtdeep import checkpoint
-    from nmtdeep.conversion.fairseq import convert
+    from nmtdeep.tools.convert.fairseq import convert
 
     checkpoint.check_free(output, overwrite=overwrite)
     languages = {"source": source_lang, "target": target_lang}
@@ -139,7 +139,7 @@ def marian(
         output: Checkpoint to write.
     """
     from nmtdeep import checkpoint
-    from nmtdeep.conversion.marian import convert
+    from nmtdeep.tools.convert.marian import convert
 
     checkpoint.check_free(output, overwrite=overwrite)
     languages = {"source": source_lang, "target": target_lang}

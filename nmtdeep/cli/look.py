@@ -170,7 +170,7 @@ def report(
         what, where = "not a file in an existing directory", f"--output {output}"
         raise UserError(what, where=where, hint="name one, such as report.html")
     refuse_foreign(output, overwrite=overwrite)
-    from nmtdeep.reporting import run_report
+    from nmtdeep.tools.report import run_report
     from nmtdeep.units import size
 
     run_report.report(

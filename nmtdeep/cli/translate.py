@@ -15,7 +15,7 @@ from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.values import checked
 from nmtdeep.errors import UserError
 from nmtdeep.memory import bound_caches
-from nmtdeep.serving.limits import Limits
+from nmtdeep.tools.serve.limits import Limits
 from nmtdeep.units import counted
 
 
@@ -106,7 +106,7 @@ def serve(
         allow_host: Name that requests may use for this service besides --host, such as a proxy's.
     """
     bound_caches()  # before torch reads its settings
-    from nmtdeep.serving.server import serve as serve_models
+    from nmtdeep.tools.serve.server import serve as serve_models
 
     serve_models(
         model,

@@ -13,9 +13,9 @@ from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batch import Batch, pad
 from nmtdeep.decoding.searcher import Searcher, SourceBatch
-from nmtdeep.export.to_ctranslate2 import write
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS, SPECIALS, Vocabulary
+from nmtdeep.tools.export.to_ctranslate2 import write
 from nmtdeep.training.loss import batch_loss
 
 from .conftest import FOLDER, Load

@@ -15,8 +15,8 @@ from nmtdeep.analysis.pictures import save
 from nmtdeep.cli.outputs import Outputs, refuse_foreign
 from nmtdeep.config.load import load_recipe
 from nmtdeep.errors import UserError
-from nmtdeep.reporting.page import html
-from tests.reporting.pages import nasty_page
+from nmtdeep.tools.report.page import html
+from tests.tools.report.pages import nasty_page
 
 
 @pytest.fixture(scope="module")

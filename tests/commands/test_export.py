@@ -25,7 +25,7 @@ from nmtdeep.training.loss import batch_loss
 
 pytest.importorskip("ctranslate2")
 CHECK = ("--check", "test.en", "test.de")
-WRITE = "nmtdeep.export.exporter:write_note"
+WRITE = "nmtdeep.tools.export.exporter:write_note"
 
 
 @pytest.fixture(scope="session")

@@ -19,11 +19,11 @@ from nmtdeep.config.text import Text
 from nmtdeep.data.batch import Batch
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.data.segmentation import segmented, segmenters
-from nmtdeep.demo import __file__ as demo
 from nmtdeep.preprocessing.preprocess import preprocess
 from nmtdeep.preprocessing.progress import Progress as Quiet
 from nmtdeep.text.bpe import join
 from nmtdeep.text.vocabulary import PAD, UNK
+from nmtdeep.tools.demo import __file__ as demo
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.state import Progress

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-import nmtdeep.demo
+import nmtdeep.tools.demo
 from nmtdeep.config.load import from_mapping, load_recipe, resolve
 from nmtdeep.config.names import recipe_files
 from nmtdeep.config.text import SentencePiece as Config
@@ -22,7 +22,7 @@ from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.sentencepiece import SentencePiece, learn, spread
 from nmtdeep.text.vocabulary import EOS, UNK, Vocabulary
 
-CORPUS = Path(nmtdeep.demo.__file__).parent / "corpus"
+CORPUS = Path(nmtdeep.tools.demo.__file__).parent / "corpus"
 LINES = (CORPUS / "dev.en").read_text(encoding="utf-8").splitlines()
 CONFIG = Config(size=400)
 EXACT = learn(LINES, CONFIG, normalize=False)

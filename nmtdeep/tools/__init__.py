@@ -1,0 +1,1 @@
+"""Tools: export, convert, fetch, report, serve and demo; only commands import them."""

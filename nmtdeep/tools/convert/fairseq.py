@@ -1,0 +1,177 @@
+"""From a checkpoint of fairseq to one of nmtdeep: read, convert, check, write."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from nmtdeep import files
+from nmtdeep.config.recipe import Recipe
+from nmtdeep.errors import UserError
+from nmtdeep.text.bpe import Bpe, load_merges
+from nmtdeep.text.pipeline import TextPipeline
+from nmtdeep.text.vocabulary import Vocabulary
+from nmtdeep.tools.convert import TextOptions
+from nmtdeep.tools.convert.fairseq_files import PAD, read_checkpoint, read_dictionary, rows
+from nmtdeep.tools.convert.layers import Conversion
+
+CODES_HINT = "pass codes in the format that subword-nmt writes since its version 0.2"
+# Settings that change the model, with the values that our model corresponds to.
+NEUTRAL: dict[str, tuple[object, ...]] = {
+    "activation_fn": ("relu", None),
+    "no_scale_embedding": (False, None),
+    "no_token_positional_embeddings": (False, None),
+    "encoder_learned_pos": (False, None),
+    "decoder_learned_pos": (False, None),
+    "layernorm_embedding": (False, None),
+    "adaptive_softmax_cutoff": (None, ""),
+    "adaptive_input": (False, None),
+    "character_embeddings": (False, None),
+    "no_cross_attention": (False, None),
+    "cross_self_attention": (False, None),
+    "no_decoder_final_norm": (False, None),
+    "scale_attn": (False, None),
+    "scale_heads": (False, None),
+    "scale_fc": (False, None),
+    "scale_resids": (False, None),
+}
+# Tensors without learned values: versions, computed sinusoids, and the buffers into which fairseq
+# 0.12 copies an encoder layer's weights when it loads them.
+BUFFERS = re.compile(
+    r"(encoder|decoder)\.(version|embed_positions\.(_float_tensor|weights)|history\.weight_mask)"
+    r"|encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)"
+)
+
+
+def convert(
+    path: Path,
+    dictionaries: Sequence[Path],
+    out: Path,
+    text: TextOptions,
+    *,
+    source: str | None = None,
+    target: str | None = None,
+) -> tuple[Recipe, TextPipeline]:
+    """Write the checkpoint `out`, which translates as the fairseq model `path` does.
+
+    Args:
+        dictionaries: one that both languages share, or source and target.
+        source, target: language codes; None: as in the checkpoint.
+
+    Raises:
+        CheckpointError: if it cannot be read safely, or with all problems of a model that is not
+            supported.
+        ConfigError: if its settings are outside the limits of a recipe.
+        UserError: if dictionaries, codes or languages are invalid.
+    """
+    for option, paths in (("DICT", dictionaries), ("--bpe", text.bpe or ())):
+        if len(paths) > 2:
+            hint = "pass one for both languages, or source and target"
+            raise UserError(f"{len(paths)} files", where=option, hint=hint)
+    conversion = FairseqConversion(path, dictionaries)
+    languages = conversion.languages(conversion.settings, source, target)
+    recipe = conversion.recipe("fairseq checkpoint", languages | _text(text))
+    codes = [Bpe(load_merges(file, hint=CODES_HINT)) for file in text.bpe or ()]
+    pair = (codes[0], codes[-1]) if codes else (None, None)
+    pipeline = TextPipeline.of(recipe.text, pair, conversion.vocabularies)
+    conversion.save(out, recipe, pipeline, files.digest(path))
+    return recipe, pipeline
+
+
+def _text(text: TextOptions) -> dict[str, Any]:
+    """The recipe's section `text`, without languages."""
+    keys = ("normalize", "lowercase", "aggressive_hyphens")
+    same: dict[str, Any] = {key: getattr(text, key) for key in keys}
+    same["tokenizer"] = {"type": "moses_bpe", "rules": "original"}
+    if not text.bpe:
+        return same | {"bpe": "none", "input": "bpe"}
+    kind = "joint" if len(text.bpe) == 1 else "separate"
+    return same | {"bpe": kind, "input": "raw" if text.tokenization == "moses" else "tokenized"}
+
+
+class FairseqConversion(Conversion):
+    """The conversion of one checkpoint.
+
+    Args:
+        path: of the checkpoint.
+        dictionaries: one that both languages share, or source and target.
+
+    Raises:
+        UserError: naming a file that is missing, damaged, something else, or could run code.
+    """
+
+    def __init__(self, path: Path, dictionaries: Sequence[Path]) -> None:
+        super().__init__(path, *read_checkpoint(path))
+        vocabularies = [read_dictionary(dictionary) for dictionary in dictionaries]
+        self.vocabularies = [vocabularies[0], vocabularies[-1]]
+        self.model["positions"] = {"type": "sinusoidal", "first": PAD + 1}
+        # The defaults of fairseq-generate.
+        self.decoding = {
+            "beam": 5,
+            "lenpen": 1.0,
+            "lenpen_form": "length",
+            "max_length_factor": 0.0,
+            # 200 and the end of sentence, which is included here.
+            "max_length_constant": 201,
+            "max_source_tokens": self.positions("max_source_positions") - 1,
+        }
+        self.check_settings(NEUTRAL, self.settings)
+        self._embeddings(*self.vocabularies)
+        for side in ("encoder", "decoder"):
+            stack = self.stack(side, pre_norm=self.is_set(f"{side}_normalize_before"))
+            if f"{side}.history.weight" in self.theirs:
+                stack["combination"] = self._history(side, stack["depth"])
+            self.model[side] = stack
+        self.check_rest(BUFFERS)
+
+    def _embeddings(self, source: Vocabulary, target: Vocabulary) -> None:
+        names = ["decoder.output_projection.weight", "decoder.embed_out"]
+        if self.is_set("share_decoder_input_output_embed", "share_all_embeddings"):
+            names.append("decoder.embed_tokens.weight")
+        mine = self.need("encoder.embed_tokens.weight")
+        theirs = self.need("decoder.embed_tokens.weight")
+        output = self.need(*names)
+        pairs = {"encoder": (mine, source), "decoder": (theirs, target), "output": (output, target)}
+        for side, (table, vocabulary) in pairs.items():
+            if table.dim() != 2 or len(table) != len(vocabulary):
+                self.report(
+                    f"the {side}'s embeddings have the shape {tuple(table.shape)}, but its "
+                    f"dictionary has {len(vocabulary):,} types with fairseq's own four",
+                    hint="pass the dictionaries of this model, source before target",
+                )
+        if not self.problems:
+            tables = (table[rows(len(table))] for table in (mine, theirs, output))
+            self.tables(*tables, shared=source == target)
+
+    def _history(self, side: str, depth: int) -> dict[str, Any]:
+        """The dynamic linear combination of Wang et al. 2019, of both models in their release."""
+        weight = self.need(f"{side}.history.weight")
+        # In simple_dlcl_transformer weights are numbers, and norms count from the first layer.
+        shift = int(weight.dim() == 3)
+        if not shift:
+            weight = weight[..., None]
+        self.tensors[f"{side}.combination.weight"] = weight
+        if weight.dim() != 3 or weight.shape[:2] != (depth + 1, depth + 1):
+            self.report(
+                f"{side}.history.weight has the shape {tuple(weight.shape)}, expected "
+                f"{depth + 1} rows and columns"
+            )
+            return {"type": "dlcl"}
+        first = int(not shift or f"{side}.history.layer_norms.0.weight" not in self.theirs)
+        for number in range(first, depth + 1):
+            theirs = f"{side}.history.layer_norms.{number - 1 + shift}"
+            self.pair(f"{side}.combination.norms.{number - first}", theirs)
+        groups = weight.shape[2]
+        combination: dict[str, Any] = {"type": "dlcl", "norm": "layers" if first else "all"}
+        if groups == self.model.get("width"):
+            combination["weights"] = "vector"
+        elif groups > 1:
+            combination |= {"weights": "scalar_n", "groups": groups}
+        window = self.settings.get("history_window_size")
+        if self.is_set("normalize_learned_weight"):
+            combination["softmax"] = True
+            if isinstance(window, int) and window > 0:
+                combination["window"] = window
+        return combination

@@ -1,0 +1,133 @@
+"""Exporting: from a run to a directory that another program reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from nmtdeep import __version__, checkpoint, files
+from nmtdeep.checkpoint import Loaded
+from nmtdeep.errors import Problem, UserError
+from nmtdeep.tools.export import readme, to_ctranslate2, to_huggingface
+
+# The file that distinguishes an export from a directory that must not be replaced.
+NOTE = "export.json"
+
+
+class Exported(NamedTuple):
+    """The result of an export.
+
+    Attributes:
+        checkpoint: the model that was read.
+        problems: why only the model card was written, without weights; usually empty.
+        name: class of transformers that reads it.
+    """
+
+    checkpoint: Path
+    problems: Sequence[Problem] = ()
+    name: str = ""
+
+
+def export_ctranslate2(
+    run: Path, out: Path, *, quantization: str | None = None, overwrite: bool = False
+) -> Exported:
+    """Write the model of a run or checkpoint into directory `out` for CTranslate2.
+
+    The text pipeline is written too, and README.md shows how to use both.
+
+    Args:
+        quantization: how weights are stored, by CTranslate2's names; None: fp32.
+        overwrite: replace an export that exists.
+
+    Raises:
+        UserError: with all problems, if CTranslate2 does not support the model; if `out` is not
+            free.
+    """
+    import ctranslate2  # noqa: F401  # fails before anything is read
+
+    check_free(out, overwrite=overwrite)
+    loaded = checkpoint.load(run)
+    if problems := to_ctranslate2.unsupported(loaded.recipe.model):
+        hint = "use nmtdeep translate, or train a model without these:"
+        first = Problem("CTranslate2 does not support the model", str(run), hint)
+        raise UserError(problems=[first, *problems])
+    decoding = loaded.recipe.decoding
+    limit = int(decoding.max_source_tokens * decoding.max_length_factor)
+    rows = max(to_ctranslate2.POSITIONS, limit + decoding.max_length_constant)
+    with _export(loaded, out, f"ctranslate2 {quantization or 'float32'}") as folder:
+        to_ctranslate2.write(
+            folder,
+            loaded.model,
+            loaded.recipe.model,
+            source=loaded.pipeline.source.vocabulary.tokens,
+            target=loaded.pipeline.target.vocabulary.tokens,
+            quantization=quantization,
+            rows=rows,
+        )
+        text = readme.for_ctranslate2(loaded, quantization=quantization, rows=rows)
+        (folder / "README.md").write_text(text, encoding="utf-8")
+        loaded.pipeline.save(folder / checkpoint.TEXT)
+    return Exported(loaded.path)
+
+
+def export_huggingface(run: Path, out: Path, *, overwrite: bool = False) -> Exported:
+    """Write a model card into directory `out`, and the model if transformers supports it.
+
+    A supported model is written with its weights, configurations, a tokenizer of split text and
+    the text pipeline.
+
+    Args:
+        overwrite: replace an export that exists.
+
+    Raises:
+        UserError: if `out` is not free.
+    """
+    check_free(out, overwrite=overwrite)
+    loaded = checkpoint.load(run)
+    problems = to_huggingface.unsupported(loaded.recipe.model)
+    family = None if problems else to_huggingface.family(loaded.recipe.model)
+    with _export(loaded, out, f"huggingface {family.type}" if family else "card") as folder:
+        name = family.name if family else ""
+        card = readme.model_card(loaded, name=name, problems=problems)
+        (folder / "README.md").write_text(card, encoding="utf-8")
+        if family:
+            to_huggingface.write(folder, loaded.model, loaded.recipe, loaded.pipeline)
+            loaded.pipeline.save(folder / checkpoint.TEXT)
+    return Exported(loaded.path, problems, name)
+
+
+def check_free(out: Path, *, overwrite: bool) -> None:
+    """Raise UserError unless `out` is free, or an export that may be replaced."""
+    files.check_place(out, "--out")
+    where = f"--out {out}"
+    if (out / NOTE).is_file():
+        if not overwrite:
+            hint = "choose another directory, or add --overwrite"
+            raise UserError("the directory is an export already", where=where, hint=hint)
+    elif out.exists() and any(out.iterdir()):
+        hint = "choose another directory, or empty it"
+        raise UserError("the directory is not an export", where=where, hint=hint)
+
+
+@contextmanager
+def _export(loaded: Loaded, out: Path, kind: str) -> Iterator[Path]:
+    """An empty directory that replaces `out` if the block succeeds, with a note of its origin."""
+    with files.replace_directory(out.resolve()) as partial:
+        yield partial
+        write_note(partial, loaded, kind)
+
+
+def write_note(folder: Path, loaded: Loaded, kind: str) -> None:
+    """Write `export.json`: what was exported, and from what."""
+    note = {
+        "format": kind,
+        "program": f"nmtdeep {__version__}",
+        "checkpoint": f"{loaded.path.parent.name}/{loaded.path.name}",
+        "languages": [loaded.recipe.text.source, loaded.recipe.text.target],
+        "decoding": loaded.recipe.decoding.model_dump(),
+    }
+    content = json.dumps(note, indent=1, ensure_ascii=False)
+    (folder / NOTE).write_text(content + "\n", encoding="utf-8")

@@ -1,0 +1,152 @@
+"""The tables of a report: overview, scores, comparison, hardware and cost; and the recipes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from nmtdeep.config.load import load_recipe
+from nmtdeep.config.names import list_recipes
+from nmtdeep.config.recipe import Recipe
+from nmtdeep.config.render import differences, shown
+from nmtdeep.scoring import Score
+from nmtdeep.scoring.metrics import METRICS, heading_of, label_of
+from nmtdeep.scoring.report import signed_by
+from nmtdeep.scoring.significance import Comparison
+from nmtdeep.tools.report.history import RunHistory
+from nmtdeep.tools.report.parts import PageTable, TableCell
+from nmtdeep.units import duration, short, size
+
+
+def number(value: float | None, show: Callable[[float], str]) -> TableCell:
+    """A cell with `value` as `show` formats it, or a dash."""
+    return TableCell("-") if value is None else TableCell(show(value), float(value))
+
+
+def overview(histories: Iterable[RunHistory]) -> PageTable:
+    """A row for each run: the model, and how long it was trained."""
+    headings = ("run", "layers", "width", "parameters", "updates", "hours", "best valid nll")
+    rows = []
+    for run in histories:
+        model = run.recipe.model
+        rows.append(
+            [
+                TableCell(run.name),
+                TableCell(model.depths, model.encoder.depth + model.decoder.depth),
+                TableCell(model.widths, model.width_of("encoder")),
+                number(run.parameters, "{:,.0f}".format),
+                number(run.last("update"), "{:,.0f}".format),
+                number(run.last("hours"), "{:.2f}".format),
+                number(min(run.values("valid_nll"), default=None), "{:.3f}".format),
+            ]
+        )
+    return PageTable(headings, rows)
+
+
+def scores(
+    histories: Sequence[RunHistory], split: str, measured: Mapping[str, Sequence[Score]]
+) -> PageTable:
+    """A row for each set and metric, a column for each run, the best of several runs marked.
+
+    Args:
+        measured: by run, scores of `split` that were measured for this report. They replace those
+            that the end of the training stored.
+    """
+    table: dict[tuple[str, str], dict[str, Score]] = {}
+    for run in histories:
+        stored = run.scores.scores if run.scores else {}
+        for name, listed in [*stored.items(), (split, measured.get(run.name, ()))]:
+            for score in listed:
+                table.setdefault((name, score.metric), {})[run.name] = score
+    rows = [
+        [
+            TableCell(split),
+            TableCell(heading_of(metric)),
+            *_row(metric, [by_run.get(run.name) for run in histories]),
+        ]
+        for (split, metric), by_run in table.items()
+    ]
+    flat = {
+        (f"{run}, {split}", metric): score
+        for (split, metric), by_run in table.items()
+        for run, score in by_run.items()
+    }
+    notes = [f"{name}: {signature}" for name, signature in signed_by(flat)]
+    return PageTable(("set", "metric", *(run.name for run in histories)), rows, notes)
+
+
+def _row(metric: str, listed: Sequence[Score | None]) -> Iterator[TableCell]:
+    """A score for each run; the best is marked if all have one signature."""
+    known = [score for score in listed if score is not None]
+    best = None
+    if len(known) > 1 and len({score.signature for score in known}) == 1 and metric in METRICS:
+        choose = max if METRICS[metric].higher_is_better else min
+        best = f"{choose(score.value for score in known):.2f}"
+    for score in listed:
+        cell = number(None if score is None else score.value, "{:.2f}".format)
+        yield cell._replace(is_best=cell.text == best)
+
+
+def comparison(comparisons: Iterable[Comparison]) -> PageTable:
+    """Each run compared with the first one, with the p of their difference."""
+    headings = ("run", "metric", "mean ± 95 %", "difference", "p")
+    rows, notes = [], []
+    for row in comparisons:
+        mean = "-" if row.mean is None else f"{row.mean:.2f} ± {row.interval:.2f}"
+        difference = number(row.difference, "{:+.2f}".format)
+        names = TableCell(row.system), TableCell(heading_of(row.metric)), TableCell(mean, row.mean)
+        against = TableCell("baseline", 0.0) if row.p_value is None else difference
+        rows.append((*names, against, number(row.p_value, "{:.4f}".format)))
+        notes.append(f"{label_of(row.metric)}: {row.signature}")
+    return PageTable(headings, rows, list(dict.fromkeys(notes)))
+
+
+def cost(histories: Iterable[RunHistory]) -> PageTable:
+    """The hardware of each run, and how much time and memory its training took."""
+    headings = ["run", "device", "time", "target tokens", "tokens per second"]
+    headings += ["tokens per update", "peak memory"]
+    rows = []
+    for run in histories:
+        hours, tokens = run.last("hours"), run.last("tokens")
+        sizes = run.values("tokens_per_update")
+        per_second = tokens / (hours * 3600) if tokens and hours else None
+        row = [
+            TableCell(run.name),
+            TableCell("; then ".join(run.devices) or "-"),
+            number(hours, lambda hours: duration(hours * 3600)),
+            number(tokens, short),
+            number(per_second, "{:,.0f}".format),
+            number(fmean(sizes) if sizes else None, "{:,.0f}".format),
+            number(max(run.values("memory"), default=None), size),
+        ]
+        rows.append(row)
+    return PageTable(headings, rows)
+
+
+def recipes(histories: Sequence[RunHistory]) -> Iterator[dict[str, Any]]:
+    """The recipe of each run: its differences from others, then all of it as YAML.
+
+    It is compared with the first run's, the shipped one of the same description, and the defaults.
+    """
+    shipped = {description: name for name, description in list_recipes().items()}
+    for run in histories:
+        others: list[tuple[str, Recipe]] = []
+        if run is not histories[0]:
+            others.append((f"the run {histories[0].name}", histories[0].recipe))
+        if name := shipped.get(run.recipe.description):
+            others.append((f"the recipe {name}", load_recipe(name)))
+        others.append(("the defaults", Recipe()))
+        yield {
+            "run": run.name,
+            "description": run.recipe.description,
+            "differences": [
+                (name, differences(_values(base), _values(run.recipe))) for name, base in others
+            ],
+            "lines": shown(run.recipe).splitlines(),
+        }
+
+
+def _values(recipe: Recipe) -> dict[str, Any]:
+    """The sections text, model, training and decoding."""
+    return recipe.model_dump(mode="json", exclude={"description", "reference"})

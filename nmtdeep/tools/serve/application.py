@@ -1,0 +1,243 @@
+"""The service's addresses: what each accepts, refuses and answers."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import ipaddress
+from collections.abc import Collection, Coroutine
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from nmtdeep import __version__
+from nmtdeep.decoding.translator import Translation, Translator
+from nmtdeep.errors import CheckpointError, UserError, printable
+from nmtdeep.tools.serve.batcher import Batcher
+from nmtdeep.tools.serve.limits import Limits
+from nmtdeep.tools.serve.messages import (
+    Answer,
+    Health,
+    Reason,
+    RefusedError,
+    answer,
+    read,
+    request_form,
+)
+from nmtdeep.tools.serve.metrics import Metrics
+
+CLIENT_LEFT = 499
+REFUSALS = {
+    400: "Invalid JSON.",
+    408: "The body did not arrive in time.",
+    413: "Too many bytes, lines or characters of a line.",
+    415: "Not sent as application/json.",
+    421: "The Host is not one that the service answers to.",
+    422: "JSON of another form, or a line that the service refuses.",
+    429: "The queue is full; Retry-After has the seconds to wait.",
+    500: "A fault of the service; see its log.",
+    503: "Too many requests at once; Retry-After has the seconds to wait.",
+}
+# The page loads nothing, no other page may frame it, and it contains its script and style.
+PAGE_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+class Service:
+    """The handler of each address."""
+
+    def __init__(self, translator: Translator, limits: Limits) -> None:
+        self.metrics = Metrics()
+        self.batcher = Batcher(translator, self.metrics, limits)
+        self.metrics.waiting.set_function(lambda: self.batcher.waiting)
+        self.metrics.open.set_function(lambda: self.open)
+        self.limits = limits
+        self.output = translator.options.output_is
+        self.form = request_form(limits)
+        self.source = translator.pipeline.source.language
+        self.target = translator.pipeline.target.language
+        self.open = 0
+
+    async def translate(self, request: Request) -> Answer:
+        """Translate lines: as many translations as lines, in order."""
+        status = 500
+        self.open += 1
+        with self.metrics.latency.time():
+            try:
+                translations = await self._translate(request)
+                status = 200
+                return answer(translations, self.output)
+            except RefusedError as refusal:
+                status = refusal.status
+                raise
+            finally:
+                self.open -= 1
+                self.metrics.requests.labels(str(status)).inc()
+
+    async def _translate(self, request: Request) -> list[Translation]:
+        if self.open > self.limits.max_requests:
+            reason = f"more than {self.limits.max_requests} requests at once: try again later"
+            raise RefusedError(503, reason, retry=1)
+        # A browser does not let a page of another site send this type without permission.
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            raise RefusedError(415, "not application/json: send it with that Content-Type")
+        lines = read(self.form, await self._body(request))
+        try:
+            return await _unless_disconnected(request, self.batcher.translate(lines))
+        except CheckpointError as error:
+            raise RefusedError(500, str(error)) from None
+        except UserError as error:
+            raise RefusedError(422, str(error)) from None
+
+    async def _body(self, request: Request) -> bytes:
+        most, seconds = self.limits.max_body, self.limits.body_seconds
+        too_long = RefusedError(413, f"more than {most} bytes: send several requests")
+        if int(request.headers.get("content-length", 0)) > most:
+            raise too_long
+        body = bytearray()
+        try:
+            async with asyncio.timeout(seconds):
+                async for part in request.stream():
+                    body += part
+                    if len(body) > most:
+                        raise too_long
+        except ClientDisconnect:
+            raise RefusedError(CLIENT_LEFT, "the client has left") from None
+        except TimeoutError:
+            reason = f"the body did not arrive in {seconds:g} s: send it faster"
+            raise RefusedError(408, reason) from None
+        return bytes(body)
+
+    async def health(self) -> Health:
+        """Whether the service translates."""
+        waiting = self.batcher.waiting
+        return Health(status="ok", source=self.source, target=self.target, waiting_lines=waiting)
+
+    async def prometheus(self) -> Response:
+        """Counts in Prometheus' text format."""
+        return Response(generate_latest(self.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+    async def page(self) -> HTMLResponse:
+        """A page to type into."""
+        text = (Path(__file__).parent / "page.html").read_text(encoding="utf-8")
+        source, target = map(html.escape, (self.source, self.target))
+        headers = {"Content-Security-Policy": PAGE_POLICY, "X-Content-Type-Options": "nosniff"}
+        text = text.replace("SOURCE", source).replace("TARGET", target)
+        return HTMLResponse(text, headers=headers)
+
+
+class HostCheck:
+    """Refuses requests to other hosts than `hosts` and the names of this machine for itself.
+
+    A web page whose name was made to lead to this machine could use the service otherwise.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Collection[str]) -> None:
+        self.app = app
+        self.hosts = {"localhost", *map(str.lower, hosts)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or pass on."""
+        if scope["type"] == "http" and not self._is_ours(Headers(scope=scope).get("host", "")):
+            reason = "this Host is not served: start nmtdeep serve with --allow-host NAME"
+            await _reason(421, reason)(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+    def _is_ours(self, host: str) -> bool:
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+            return name in self.hosts or ipaddress.ip_address(name).is_loopback
+        except ValueError:
+            return False
+
+
+def application(
+    translator: Translator, limits: Limits, hosts: Collection[str] | None = None
+) -> FastAPI:
+    """The service as an ASGI application, which translates from its startup to its shutdown.
+
+    Args:
+        hosts: what requests may name as their host, as of `HostCheck`; None: anything.
+    """
+    service = Service(translator, limits)
+    app = FastAPI(
+        title="nmtdeep",
+        version=__version__,
+        description=f"Translations from {service.source} to {service.target}.",
+        lifespan=lambda _: service.batcher.running(),
+        docs_url=None,  # its page loads scripts from another site
+        redoc_url=None,
+        exception_handlers={
+            RefusedError: _refuse,
+            404: _not_found,
+            405: _not_found,
+            Exception: _internal_error,
+        },
+    )
+    if hosts is not None:
+        app.add_middleware(HostCheck, hosts=hosts)
+    schema = {"application/json": {"schema": service.form.model_json_schema()}}
+    app.add_api_route(
+        "/translate",
+        service.translate,
+        methods=["POST"],
+        response_model=Answer,
+        responses={
+            status: {"model": Reason, "description": text} for status, text in REFUSALS.items()
+        },
+        openapi_extra={"requestBody": {"required": True, "content": schema}},
+    )
+    app.add_api_route("/health", service.health, response_model=Health)
+    app.add_api_route("/metrics", service.prometheus, response_class=PlainTextResponse)
+    app.add_api_route("/", service.page, response_class=HTMLResponse, include_in_schema=False)
+    return app
+
+
+async def _unless_disconnected(
+    request: Request, work: Coroutine[Any, Any, list[Translation]]
+) -> list[Translation]:
+    """The result of the work, which is canceled when the client leaves."""
+
+    async def disconnect() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    doing, leaving = asyncio.ensure_future(work), asyncio.ensure_future(disconnect())
+    try:
+        await asyncio.wait((doing, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if doing.done():
+            return doing.result()
+        raise RefusedError(CLIENT_LEFT, "the client has left")
+    finally:
+        doing.cancel()
+        leaving.cancel()
+
+
+async def _refuse(_: Request, refusal: Any) -> JSONResponse:
+    headers = {"Retry-After": str(refusal.retry)} if refusal.retry else None
+    return _reason(refusal.status, refusal.reason, headers)
+
+
+async def _not_found(request: Request, error: Any) -> JSONResponse:
+    what = printable(f"{request.method} {request.url.path}")
+    hint = "use POST /translate, GET /, /health, /metrics or /openapi.json"
+    return _reason(error.status_code, f"{what}: {error.detail}: {hint}", error.headers)
+
+
+async def _internal_error(_: Request, error: Exception) -> JSONResponse:
+    return _reason(500, f"{type(error).__name__}: see the log of the service")
+
+
+def _reason(status: int, reason: str, headers: Any = None) -> JSONResponse:
+    return JSONResponse(Reason(reason=reason).model_dump(), status, headers)

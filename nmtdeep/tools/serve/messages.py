@@ -1,0 +1,141 @@
+"""Requests and answers of the service, as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from nmtdeep.config.text import Form
+from nmtdeep.decoding.translator import Candidate, Translation
+from nmtdeep.tools.serve.limits import Limits
+
+FORM = '{"lines": ["...", "..."]}'
+# Status and reason by pydantic's type of error; in braces, fields of its context.
+_REFUSALS = {
+    "json_invalid": (400, "invalid JSON: {error}: send UTF-8 text without lone surrogates"),
+    "too_long": (413, "more than {max_length} lines: send them in several requests"),
+    "string_too_long": (
+        413,
+        "{line} has more than {max_length} characters: split it into sentences",
+    ),
+    "string_pattern_mismatch": (422, "{line} contains a newline: send each part as a line"),
+    "extra_forbidden": (422, "unknown key: send {form} and nothing else"),
+    "string_type": (422, "{line} is not a string: send {form}"),
+}
+_OTHER = (422, "not a list of lines: send {form}")
+
+
+class Message(BaseModel):
+    """A message without unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Lines(Message):
+    """Lines of raw text, to be translated in order."""
+
+    lines: list[str]
+
+
+class ScoredText(Message):
+    """A translation.
+
+    Attributes:
+        log_prob: sum over subwords and the end of the sentence, in nats.
+        score: log_prob divided by the length penalty.
+    """
+
+    text: str
+    score: float
+    log_prob: float
+
+
+class Translated(ScoredText):
+    """The best translation of a line, and the other candidates if the service returns several."""
+
+    alternatives: list[ScoredText]
+
+
+class Answer(Message):
+    """A translation for each line, in order."""
+
+    translations: list[Translated]
+
+
+class Health(Message):
+    """Sent as soon as the service translates.
+
+    Attributes:
+        source, target: languages.
+        waiting_lines: lines in the queue.
+    """
+
+    status: str
+    source: str
+    target: str
+    waiting_lines: int
+
+
+class Reason(Message):
+    """Why a request is refused, and what to do."""
+
+    reason: str
+
+
+class RefusedError(Exception):
+    """A request that is not answered with translations.
+
+    Args:
+        status: of HTTP.
+        retry: seconds after which the same request may be answered.
+    """
+
+    def __init__(self, status: int, reason: str, *, retry: int | None = None) -> None:
+        super().__init__(status, reason)
+        self.status = status
+        self.reason = reason
+        self.retry = retry
+
+
+def request_form(limits: Limits) -> type[Lines]:
+    """The request that a service with these limits accepts."""
+    line = Annotated[str, Field(max_length=limits.max_characters, pattern=r"^[^\n]*$")]
+    most = min(limits.max_lines, limits.max_queue)
+    field: Any = (Annotated[list[line], Field(max_length=most)], ...)
+    return create_model("Lines", __base__=Lines, __doc__=Lines.__doc__, lines=field)
+
+
+def read(form: type[Lines], body: bytes) -> list[str]:
+    """The lines of a request.
+
+    Raises:
+        RefusedError: the first problem, if it is not JSON, or not of that form.
+    """
+    try:
+        return form.model_validate_json(body).lines
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]
+        line = "".join(f"line {int(number) + 1}" for number in problem["loc"][1:])
+        status, text = _REFUSALS.get(problem["type"], _OTHER)
+        reason = text.format(line=line, form=FORM, **problem.get("ctx", {}))
+        raise RefusedError(status, reason) from None
+
+
+def answer(translations: Iterable[Translation], form: Form) -> Answer:
+    """The answer to a client's lines."""
+
+    def values(candidate: Candidate) -> dict[str, Any]:
+        text = candidate.as_text(form)
+        return {"text": text, "score": candidate.score, "log_prob": candidate.log_prob}
+
+    return Answer(
+        translations=[
+            Translated(
+                **values(each.candidates[0]),
+                alternatives=[ScoredText(**values(candidate)) for candidate in each.candidates[1:]],
+            )
+            for each in translations
+        ]
+    )

@@ -1,0 +1,246 @@
+"""Converted checkpoints compute fairseq's logits; others are refused, and no code is run."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import zipfile
+from argparse import Namespace
+from copy import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conversion.fairseq_like import EOS, FairseqLike
+
+from nmtdeep import checkpoint
+from nmtdeep.errors import CheckpointError, DataError, UserError
+from nmtdeep.tools.convert import TextOptions
+from nmtdeep.tools.convert.fairseq import convert
+from nmtdeep.tools.convert.fairseq_files import read_dictionary, rows
+
+CHOICES: list[dict[str, Any]] = [
+    {},
+    {"style": "new", "sharing": "decoder"},
+    {"style": "new", "pre_norm": False, "sharing": "none", "types": (11, 14)},
+    {"pre_norm": False, "biases": False, "sharing": "none"},
+    {"style": "new", "biases": False},
+    {"history": "dlcl"},
+    {"history": "dlcl", "pre_norm": False},
+    {"history": "dlcl", "groups": 4, "style": "new"},
+    {"history": "dlcl", "groups": 8, "softmax": True},
+    {"history": "simple", "pre_norm": False},
+    {"history": "simple"},
+]
+
+
+def dictionary(path: Path, count: int) -> Path:
+    path.write_text("".join(f"w{number} {9 - number}\n" for number in range(count)))
+    return path
+
+
+def written(folder: Path, like: FairseqLike, **more: Any) -> tuple[Path, list[Path]]:
+    """The files of a model."""
+    torch.save(like.file(**more), folder / "model.pt")
+    counts = [len(like.state[f"{side}.embed_tokens.weight"]) - 4 for side in like.depths]
+    return folder / "model.pt", [
+        dictionary(folder / f"dict.{side}.txt", count)
+        for side, count in zip(("en", "de"), counts, strict=True)
+    ]
+
+
+def ours(ids: list[int], count: int) -> list[int]:
+    """Our ids for those of fairseq."""
+    return [rows(count).index(id) for id in ids]
+
+
+@pytest.mark.parametrize("choices", CHOICES, ids=str)
+def test_logits_are_equal(choices: dict[str, Any], tmp_path: Path) -> None:
+    like = FairseqLike(**choices)
+    file, dictionaries = written(tmp_path, like)
+    convert(file, dictionaries, tmp_path / "out", TextOptions())
+    loaded = checkpoint.load(tmp_path / "out")
+    model = loaded.model.double()
+    sizes = [len(side.vocabulary) for side in (loaded.pipeline.source, loaded.pipeline.target)]
+    sources, targets = [[7, 5, 9, 4, EOS], [10, 3, EOS]], [[EOS, 4, 8], [EOS, 6, 3]]
+    padded = [ours(ids, sizes[0]) + [0] * (5 - len(ids)) for ids in sources]
+    prefix = torch.tensor([ours(ids, sizes[1]) for ids in targets])
+    with torch.inference_mode():
+        logits = model.output(model(torch.tensor(padded), prefix))
+    for mine, source, target in zip(logits, sources, targets, strict=True):
+        theirs = like.logits(source, target)[:, rows(sizes[1])]
+        torch.testing.assert_close(mine, theirs, rtol=1e-10, atol=1e-10)
+
+
+def test_half_precision_and_the_old_format_of_torch_are_read(tmp_path: Path) -> None:
+    like = FairseqLike()
+    like.state = {name: tensor.half() for name, tensor in like.state.items()}
+    file, dictionaries = written(tmp_path, like)
+    torch.save(like.file(), file, _use_new_zipfile_serialization=False)
+    convert(file, dictionaries, tmp_path / "out", TextOptions())
+    weight = checkpoint.load(tmp_path / "out").model.output.weight
+    assert weight.dtype == torch.float32
+    expected = like.state["decoder.embed_tokens.weight"][rows(len(weight))]
+    assert torch.equal(weight[1:], expected[1:].float())
+
+
+def test_codes_and_languages_make_a_pipeline_for_raw_text(tmp_path: Path) -> None:
+    file, dictionaries = written(tmp_path, FairseqLike())
+    codes = tmp_path / "codes"
+    codes.write_text("#version: 0.2\nw 1</w>\n")
+    text = TextOptions(bpe=[codes], lowercase=True)
+    convert(file, dictionaries, tmp_path / "out", text, source="fr", target="cs")
+    pipeline = checkpoint.load(tmp_path / "out").pipeline
+    assert pipeline.source.split("W1, w2") == ["w1", ",", "w@@", "2"]
+    assert (pipeline.source.language, pipeline.target.language) == ("fr", "cs")
+    assert pipeline.target.join(["w@@", "2", "!"]) == "w2!"
+
+
+def test_invalid_codes_are_refused(tmp_path: Path) -> None:
+    file, dictionaries = written(tmp_path, FairseqLike())
+    text = TextOptions(bpe=[dictionaries[0]])
+    with pytest.raises(DataError, match=r"dict\.en\.txt:1: .*: pass codes"):
+        convert(file, dictionaries, tmp_path / "out", text)
+
+
+class Exploit:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.folder),)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("where", ["args", "model", "cfg", "extra_state", "inside args"])
+def test_no_code_in_a_checkpoint_is_run(tmp_path: Path, where: str, zipped: bool) -> None:
+    like, folder = FairseqLike(), tmp_path / "folder"
+    _, dictionaries = written(tmp_path, like)
+    content = like.file(**{where: Exploit(folder)})
+    if where == "inside args":
+        content = like.file(args=Namespace(**vars(like.args), more=Exploit(folder)))
+    file = tmp_path / "bad.pt"
+    torch.save(content, file, _use_new_zipfile_serialization=zipped)
+    with pytest.raises(CheckpointError, match=r"posix\.mkdir" if zipped else "without running"):
+        convert(file, dictionaries, tmp_path / "out", TextOptions())
+    assert not folder.exists()
+    torch.load(file, weights_only=False)
+    assert folder.exists()  # so the exploit works
+
+
+def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
+    like = FairseqLike()
+    file, dictionaries = written(tmp_path, like)
+    like.args.encoder_learned_pos = True
+    like.args.activation_fn = "gelu"
+    del like.args.source_lang
+    del like.state["encoder.layers.1.fc2.weight"], like.state["decoder.layer_norm.bias"]
+    like.state["encoder.embed_positions.weight"] = torch.ones(30, 8)
+    like.state["decoder.layers.0.fc1.bias"][3] = float("nan")
+    torch.save(like.file(), file)
+    with pytest.raises(CheckpointError) as caught:
+        convert(file, dictionaries, tmp_path / "out", TextOptions())
+    assert sorted(problem.what for problem in caught.value.problems) == [
+        "activation_fn is 'gelu', which is not supported",
+        "encoder_learned_pos is True, which is not supported",
+        "missing weights: encoder.layers.1.fc2.weight, decoder.layer_norm.bias",
+        "the source language is missing",
+        "unknown weights: encoder.embed_positions.weight",
+        "weights that are not finite: decoder.layers.0.fc1.bias",
+    ]
+    assert not (tmp_path / "out").exists()
+
+
+def test_dictionaries_of_another_model_are_refused(tmp_path: Path) -> None:
+    file, dictionaries = written(tmp_path, FairseqLike(types=(11, 14), sharing="decoder"))
+    with pytest.raises(CheckpointError, match=r"\(14, 8\).*11 types.*source before target"):
+        convert(file, dictionaries[:1], tmp_path / "out", TextOptions())
+    with pytest.raises(UserError, match="DICT: 3 files"):
+        convert(file, [*dictionaries, *dictionaries[:1]], tmp_path / "out", TextOptions())
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "without running"),
+        (b"no pickle", "without running"),
+        (b"\x80\x02 broken", "without running"),
+        ({"a": 1}, "not a checkpoint of fairseq"),
+        ([1], "not a checkpoint of fairseq"),
+        ({"model": {"x": 3}}, "not the weights of a model"),
+        ({"model": {}}, "no settings"),
+    ],
+)
+def test_other_files_are_refused(tmp_path: Path, content: object, message: str) -> None:
+    if isinstance(content, bytes):
+        (tmp_path / "x.pt").write_bytes(content)
+    else:
+        torch.save(content, tmp_path / "x.pt")
+    with pytest.raises(CheckpointError, match=message):
+        convert(tmp_path / "x.pt", [dictionary(tmp_path / "d", 7)], tmp_path, TextOptions())
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_a_pickle_of_any_protocol_is_refused_without_warnings(
+    tmp_path: Path, protocol: int, recwarn: pytest.WarningsRecorder
+) -> None:
+    (tmp_path / "x.pt").write_bytes(pickle.dumps({"args": getattr}, protocol))
+    with pytest.raises(CheckpointError, match="without running code"):
+        convert(tmp_path / "x.pt", [dictionary(tmp_path / "d", 7)], tmp_path, TextOptions())
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize("attack", ["expanded tensor", "one tensor under many names"])
+def test_weights_larger_than_the_file_are_refused(tmp_path: Path, attack: str) -> None:
+    like = FairseqLike()
+    if attack == "expanded tensor":
+        like.state["decoder.embed_out"] = torch.ones(1).expand(1 << 40)
+    else:
+        table = torch.ones(1000, 8)
+        like.state |= {f"decoder.layers.{number}.fc1.weight": table for number in range(500)}
+    file, dictionaries = written(tmp_path, like)
+    with pytest.raises(CheckpointError, match="larger than the file"):
+        convert(file, dictionaries, tmp_path / "out", TextOptions())
+
+
+@pytest.mark.parametrize("attack", ["compressed", "overlapping"])
+def test_a_file_that_unpacks_to_more_bytes_than_it_has_is_refused(
+    tmp_path: Path, attack: str
+) -> None:
+    like = FairseqLike()
+    like.state["decoder.embed_out"] = torch.zeros(1_000_000)
+    file, dictionaries = written(tmp_path, like)
+    bad = tmp_path / "bad.pt"
+    if attack == "compressed":
+        with zipfile.ZipFile(file) as old, zipfile.ZipFile(bad, "w", zipfile.ZIP_DEFLATED) as new:
+            for entry in old.infolist():
+                new.writestr(entry.filename, old.read(entry))
+        assert bad.stat().st_size < 100_000
+        with torch.serialization.safe_globals([Namespace]):  # torch itself accepts it
+            assert torch.load(bad)["model"]["decoder.embed_out"].numel() == 1_000_000
+    else:
+        bad.write_bytes(file.read_bytes())
+        with zipfile.ZipFile(bad, "a") as archive:
+            largest = max(archive.infolist(), key=lambda entry: entry.file_size)
+            for number in range(3):
+                twin = copy(largest)
+                twin.filename = f"archive/data/{1000 + number}"
+                archive.filelist.append(twin)
+            archive._didModify = True
+    with pytest.raises(CheckpointError, match="unpacks to more bytes"):
+        convert(bad, dictionaries, tmp_path / "out", TextOptions())
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [("w0 1", "twice"), ("<s> 3", "mark"), ("<pad> 3", "mark"), ("alone", "a type"),
+     ("a -1", "a type"), ("a\u00a0b 3", "a type"), (" 3", "a type")],
+)  # fmt: skip
+def test_an_invalid_dictionary_is_refused_with_its_line(
+    tmp_path: Path, line: str, words: str
+) -> None:
+    path = tmp_path / "dict.txt"
+    path.write_text(f"w0 9\n{line}\n", encoding="utf-8")
+    with pytest.raises(DataError, match=f"dict.txt:2: .*{words}"):
+        read_dictionary(path)

@@ -1,0 +1,288 @@
+"""Converted MarianMT models compute what transformers computes; others are refused by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conversion.marian_like import MarianLike
+from torch import Tensor
+
+from nmtdeep import checkpoint
+from nmtdeep.errors import CheckpointError, ConfigError, UserError
+from nmtdeep.model.layers.positions import sinusoids
+from nmtdeep.text.vocabulary import EOS, PAD, SPECIALS
+from nmtdeep.tools.convert.marian import convert
+from nmtdeep.tools.export.exporter import export_huggingface
+
+CHOICES: dict[str, dict[str, Any]] = {
+    "OPUS-MT": {},
+    "separate vocabularies": {"separate": True, "activation_function": "silu"},
+    "gelu, embeddings not scaled": {"activation_function": "gelu", "scale_embedding": False},
+    "own output": {"tie_word_embeddings": False, "activation_function": "relu"},
+    "separate, own output": {"separate": True, "tie_word_embeddings": False},
+    "one vocabulary, two tables": {"share_encoder_decoder_embeddings": False},
+    "starts with </s>": {"decoder_start_token_id": 0},
+}
+# Kinds that today's MarianMT ignores; classes of transformers with the same names of weights.
+OTHERS = {
+    "BartForConditionalGeneration": {"normalize_embedding": True},
+    "PegasusForConditionalGeneration": {"normalize_before": True, "add_final_layer_norm": True},
+}
+
+
+def converted(ids: list[int], rows: dict[int, int]) -> list[int]:
+    return [rows[id] for id in ids]
+
+
+def our_ids(like: MarianLike, side: int, tokens: tuple[str, ...]) -> dict[int, int]:
+    """Our id of each of theirs, by the pieces' spelling."""
+    names = {"</s>": EOS, "<unk>": 2, "<pad>": PAD}
+    place = {token: id for id, token in enumerate(tokens)}
+    return {
+        id: names.get(name, place.get(name, -1)) for name, id in like.vocabularies[side].items()
+    }
+
+
+def logits(loaded: checkpoint.Loaded, source: list[list[int]], target: list[list[int]]) -> Tensor:
+    longest = max(map(len, source))
+    padded = torch.tensor([ids + [PAD] * (longest - len(ids)) for ids in source])
+    model = loaded.model.double()
+    with torch.inference_mode():
+        return model.output(model(padded, torch.tensor(target)))
+
+
+def compare(like: MarianLike, theirs: Any, folder: Path) -> None:
+    """Logits of two sentences in float64, and after each step of decoding."""
+    loaded = checkpoint.load(folder)
+    sides = (loaded.pipeline.source, loaded.pipeline.target)
+    rows = [
+        our_ids(like, min(number, len(like.vocabularies) - 1), side.vocabulary.tokens)
+        for number, side in enumerate(sides)
+    ]
+    pad, start = like.settings["pad_token_id"], like.settings["decoder_start_token_id"]
+    source, target = [[7, 5, 9, 4, 0], [10, 3, 0]], [[start, 4, 8], [start, 6, 3]]
+    padded = torch.tensor([ids + [pad] * (5 - len(ids)) for ids in source])
+    with torch.inference_mode():
+        expected = theirs.double()(
+            input_ids=padded,
+            attention_mask=padded != pad,
+            decoder_input_ids=torch.tensor(target),
+        ).logits
+    shown = [[EOS, *converted(ids[1:], rows[1])] for ids in target]
+    mine = logits(loaded, [converted(ids, rows[0]) for ids in source], shown)
+    columns = sorted(rows[1])
+    picked = mine[:, :, [rows[1][id] for id in columns]]
+    torch.testing.assert_close(picked, expected[:, :, columns], rtol=1e-6, atol=1e-6)
+    assert mine.shape == expected.shape, "ids without a piece have logits too"
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_logits_are_those_of_transformers(name: str, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    like = MarianLike(**CHOICES[name])
+    folder = like.write(tmp_path / "theirs")
+    convert(folder, tmp_path / "out")
+    compare(like, transformers.MarianMTModel.from_pretrained(folder), tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_norms_elsewhere_are_those_of_other_classes(name: str, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    like = MarianLike(**OTHERS[name])
+    convert(like.write(tmp_path / "theirs"), tmp_path / "out")
+    kind = getattr(transformers, name)
+    settings = {key: value for key, value in like.settings.items() if key not in OTHERS[name]}
+    settings |= {"model_type": kind.config_class.model_type, "architectures": [name]}
+    # BART's tables of positions are learned, and begin with two rows that are not used.
+    shift = 2 if name.startswith("Bart") else 0
+    table = torch.cat((torch.zeros(shift, 8), sinusoids(0, 64, 8, "paper").float()))
+    for side in ("encoder", "decoder"):
+        like.state[f"model.{side}.embed_positions.weight"] = table.clone()
+    like.settings = settings
+    theirs = kind.from_pretrained(like.write(tmp_path / "other"))
+    compare(like, theirs, tmp_path / "out")
+
+
+def test_older_files_have_half_precision_all_tables_and_positions(tmp_path: Path) -> None:
+    like = MarianLike()
+    shared = like.state["model.shared.weight"] = like.state["model.shared.weight"].half()
+    for side in ("encoder", "decoder"):
+        like.state[f"model.{side}.embed_tokens.weight"] = shared
+        table = sinusoids(0, 64, 8, "paper").half()
+        like.state[f"model.{side}.embed_positions.weight"] = table
+    like.state["lm_head.weight"] = shared
+    like.state = {name: tensor.half() for name, tensor in like.state.items()}
+    recipe, _ = convert(like.write(tmp_path / "bin", pickled=True), tmp_path / "out")
+    assert (recipe.model.embeddings.sharing, recipe.model.positions.rates) == ("all", "paper")
+    loaded = checkpoint.load(tmp_path / "out")
+    table = loaded.model.output.weight
+    assert torch.equal(table[EOS], shared[0].float())
+    assert torch.equal(table[PAD], shared[like.settings["pad_token_id"]].float())
+
+
+def test_the_recipe_has_the_search_and_the_text(tmp_path: Path) -> None:
+    like = MarianLike(dropout=0.2, length_penalty=0.8)
+    recipe, pipeline = convert(like.write(tmp_path / "theirs"), tmp_path / "out", target="pt-BR")
+    assert (recipe.text.source, recipe.text.target) == ("en", "pt-BR")
+    decoding = recipe.decoding
+    assert (decoding.beam, decoding.lenpen, decoding.lenpen_form) == (6, 0.8, "length")
+    assert (decoding.stop, decoding.max_length_constant, decoding.max_source_tokens) == (
+        "bound",
+        63,
+        63,
+    )
+    assert recipe.model.dropout.residual == recipe.model.dropout.embedding == 0.2
+    assert pipeline.source.vocabulary.tokens[:3] == SPECIALS
+    line = "a line of text"
+    assert pipeline.target.join(pipeline.source.split(line)) == line
+    state = json.loads((tmp_path / "out" / "state.json").read_text())
+    assert set(state["of"]["sha256"]) == {"model.safetensors", "source.spm", "target.spm"}
+
+
+def test_the_length_penalty_is_that_of_transformers_by_default(tmp_path: Path) -> None:
+    like = MarianLike()
+    like.settings.pop("length_penalty", None)
+    recipe, _ = convert(like.write(tmp_path / "theirs"), tmp_path / "out")
+    assert recipe.decoding.lenpen == 1.0  # GenerationConfig's
+
+
+def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
+    like = MarianLike(activation_function="gelu_new", static_position_embeddings=False)
+    like.settings |= {"normalize_before": True, "no_repeat_ngram_size": 3}
+    del like.tokenizer["source_lang"]
+    del like.state["model.decoder.layers.1.fc2.weight"]
+    like.state["model.encoder.embed_positions.weight"] = torch.ones(64, 8)
+    like.state["model.encoder.layers.0.fc1.bias"][3] = float("nan")
+    like.state["model.encoder.layers.0.adapter.weight"] = torch.ones(2, 2)
+    with pytest.raises(CheckpointError) as caught:
+        convert(like.write(tmp_path / "theirs"), tmp_path / "out")
+    assert sorted(problem.what for problem in caught.value.problems) == [
+        "activation_function is 'gelu_new'",
+        "embed_positions.weight is not a table of sinusoids",
+        "missing weights: encoder.layer_norm.weight, encoder.layer_norm.bias, "
+        "decoder.layers.1.fc2.weight, decoder.layer_norm.weight, decoder.layer_norm.bias",
+        "no_repeat_ngram_size is 3, which is not supported",
+        "normalize_before and add_final_layer_norm differ: no such model here",
+        "static_position_embeddings is False, which is not supported",
+        "the source language is missing",
+        "unknown weights: encoder.layers.0.adapter.weight",
+        "weights that are not finite: encoder.layers.0.fc1.bias",
+    ]
+    assert not (tmp_path / "out").exists()
+
+
+def test_biases_of_other_shapes_are_refused(tmp_path: Path) -> None:
+    like = MarianLike()
+    like.state["model.encoder.layers.0.self_attn.k_proj.bias"] = torch.ones(1, 8)
+    with pytest.raises(CheckpointError, match="self_attn: keys and queries have different widths"):
+        convert(like.write(tmp_path / "theirs"), tmp_path / "out")
+
+
+def test_values_outside_the_limits_of_a_recipe_are_refused(tmp_path: Path) -> None:
+    folder = MarianLike(dropout=2, encoder_attention_heads=None).write(tmp_path / "theirs")
+    with pytest.raises(ConfigError) as caught:
+        convert(folder, tmp_path / "out")
+    problems = [str(problem).removeprefix(f"{folder}: ") for problem in caught.value.problems]
+    assert problems == [
+        "model.encoder.heads: must be a whole number, not null",
+        "model.dropout.embedding: must be less than 1.0, not 2",
+        "model.dropout.residual: must be less than 1.0, not 2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("config.json", None, "config.json: missing"),
+        ("config.json", b"[1]", "config.json: not a JSON object"),
+        ("config.json", b"{}", "model_type is None"),
+        ("vocab.json", b'{"a": 1, "b": 1}', "vocab.json: not a vocabulary"),
+        ("vocab.json", b'{"</s>": 0, "<unk>": 1, "a": 99}', "other ids than config.json"),
+        ("model.safetensors", None, "no model.safetensors and no pytorch_model.bin"),
+        ("model.safetensors", b"no tensors", "not a whole safetensors file"),
+        ("source.spm", b"no model", "source.spm: not a SentencePiece model"),
+        ("target.spm", None, "target.spm: missing"),
+    ],
+)
+def test_damaged_directories_are_refused(
+    file: str, content: bytes | None, message: str, tmp_path: Path
+) -> None:
+    folder = MarianLike().write(tmp_path / "theirs")
+    (folder / file).unlink()
+    if content is not None:
+        (folder / file).write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        convert(folder, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+class Exploit:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> Any:
+        return Path.mkdir, (self.folder,)
+
+
+def test_no_code_in_a_pickle_is_run(tmp_path: Path) -> None:
+    like = MarianLike()
+    like.state["more"] = Exploit(tmp_path / "made")
+    folder = like.write(tmp_path / "theirs", pickled=True)
+    with pytest.raises(CheckpointError, match=r"without running code.*pathlib.*safetensors"):
+        convert(folder, tmp_path / "out")
+    assert not (tmp_path / "made").exists()
+    torch.load(folder / "pytorch_model.bin", weights_only=False)
+    assert (tmp_path / "made").exists()  # so the exploit works
+
+
+def test_a_line_may_begin_with_the_code_of_a_target_language(tmp_path: Path) -> None:
+    like = MarianLike()
+    # Ids that had no piece.
+    like.vocabularies[0] |= {">>fra<<": like.settings["vocab_size"] - 1}
+    _, pipeline = convert(like.write(tmp_path / "theirs"), tmp_path / "out")
+    split = pipeline.source.split
+    assert split(">>fra<< a line") == [">>fra<<", *split("a line")]
+    assert split(">>deu<< a line")[0] != ">>deu<<"
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.MarianTokenizer.from_pretrained(tmp_path / "theirs")
+    assert theirs.tokenize(">>fra<< a line") == split(">>fra<< a line")
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_an_export_is_converted_to_the_same_checkpoint(name: str, tmp_path: Path) -> None:
+    recipe, pipeline = convert(
+        MarianLike(**CHOICES[name]).write(tmp_path / "theirs"), tmp_path / "out"
+    )
+    export_huggingface(tmp_path / "out", tmp_path / "exported")
+    again, text = convert(tmp_path / "exported", tmp_path / "again")
+    assert (again.model, text.fingerprint()) == (recipe.model, pipeline.fingerprint())
+    assert again.decoding.model_dump(exclude={"max_source_tokens"}) == recipe.decoding.model_dump(
+        exclude={"max_source_tokens"}
+    )
+    first, second = (
+        checkpoint.load(tmp_path / name).model.state_dict() for name in ("out", "again")
+    )
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+@pytest.mark.parametrize("settings", [*CHOICES.values(), *OTHERS.values()])
+def test_the_tokenizer_of_an_export_reads_raw_text(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    like = MarianLike(**settings)
+    _, pipeline = convert(like.write(tmp_path / "theirs"), tmp_path / "out")
+    export_huggingface(tmp_path / "out", tmp_path / "exported")
+    before = transformers.MarianTokenizer.from_pretrained(tmp_path / "theirs")
+    after = transformers.AutoTokenizer.from_pretrained(tmp_path / "exported")
+    line = "a line of unknown text, some 7 words"
+    assert after.tokenize(line) == before.tokenize(line)
+    assert after(line).input_ids == pipeline.source.encode(line)
+    assert after(text_target=line).input_ids == pipeline.target.encode(line)
+    ids = after(text_target="some words").input_ids
+    assert after.batch_decode([ids], skip_special_tokens=True) == ["some words"]

@@ -1,0 +1,44 @@
+"""Marks in a translation where it differs from its reference; no text is lost."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmtdeep.tools.report.differences import marked
+
+TEXT = st.text(st.sampled_from("ab ,.\t\u3042\u4e2d\u0301\u200d\u05d0\U0001f469"), max_size=30)
+
+
+def kinds(translation: str, reference: str) -> list[tuple[str, str]]:
+    return [(piece.kind, piece.text) for piece in marked(translation, reference)]
+
+
+def test_different_words_are_marked_and_missing_ones_are_gaps() -> None:
+    assert kinds("A dog sat down on mat.", "A cat sat on the mat.") == [
+        ("same", "A "),
+        ("other", "dog"),
+        ("same", " "),
+        ("same", "sat "),
+        ("other", "down"),
+        ("same", " "),
+        ("same", "on "),
+        ("gap", "the"),
+        ("same", "mat."),
+    ]
+
+
+def test_punctuation_and_letters_without_spaces_are_compared_apart() -> None:
+    assert kinds("Yes", "Yes!") == [("same", "Yes"), ("gap", "!")]
+    assert kinds("我喜欢猫", "我喜欢狗") == [("same", "我喜欢"), ("other", "猫")]
+
+
+@given(TEXT, TEXT)
+def test_the_pieces_are_the_translation(translation: str, reference: str) -> None:
+    pieces = marked(translation, reference)
+    assert "".join(piece.text for piece in pieces if piece.kind != "gap") == translation
+
+
+@given(TEXT)
+def test_nothing_is_marked_in_a_translation_equal_to_the_reference(text: str) -> None:
+    assert {piece.kind for piece in marked(text, text)} <= {"same"}

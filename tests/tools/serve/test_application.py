@@ -1,0 +1,295 @@
+"""The service on loopback: answers, refusals and waiting clients."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from schemathesis import Config, GenerationMode
+from serving.stand_ins import SECONDS, Shouter, ask, get, service, translate, until
+
+from nmtdeep.decoding.translator import Translator
+
+
+@pytest.fixture(scope="module")
+def real(tiny_run) -> Iterator[int]:
+    """The port of a service with a real, tiny model."""
+    with service(Translator.load([tiny_run.path]), max_characters=200, max_lines=12) as port:
+        yield port
+
+
+@pytest.fixture
+def shouter() -> Shouter:
+    return Shouter()
+
+
+def body(*lines: str) -> bytes:
+    return json.dumps({"lines": lines}).encode()
+
+
+def test_unusual_lines_have_a_translation_each(real: int) -> None:
+    lines = ["", " \t ", "\x00", "a\u2028b\x85c\r", "\ufeff", "👩‍👩‍👧 \u202e abc", "</s> <pad>"]
+    lines += ["e\u0301" * 40, "x" * 200, "." * 200]
+    translations = translate(real, lines)
+    assert len(translations) == len(lines)
+    assert translations[:2] == ["", ""]
+    assert not [text for text in translations if "\n" in text]
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "reason"),
+    [
+        (b"", 400, "invalid JSON"),
+        (b"Hello", 400, "invalid JSON"),
+        (b'{"lines": ["a"]', 400, "invalid JSON"),
+        (b'{"lines": ["\\ud800"]}', 400, "surrogate"),
+        (b'{"lines": ["\xff"]}', 400, "invalid JSON"),
+        ('{"lines": ["a"]}'.encode("utf-16"), 400, "invalid JSON"),
+        (b"[" * 100_000, 400, "recursion"),
+        (b"1" * 100_000, 400, "out of range"),
+        (b"NaN", 422, "not a list of lines"),
+        (b"[]", 422, "not a list of lines"),
+        (b"{}", 422, "not a list of lines"),
+        (b'{"lines": "Hello"}', 422, "not a list of lines"),
+        (b'{"lines": null}', 422, "not a list of lines"),
+        (b'{"lines": ["a", 1]}', 422, "line 2 is not a string"),
+        (b'{"lines": [["a"]]}', 422, "line 1 is not a string"),
+        (b'{"lines": [], "beam": 4}', 422, "unknown key"),
+        (b'{"lines": ["a", "b\\n"]}', 422, "line 2 contains a newline"),
+        (body("a", "b" * 201), 413, "line 2 has more than 200 characters"),
+        (body(*["a"] * 13), 413, "more than 12 lines"),
+        (b" " * 2_000_000, 413, "more than 1048576 bytes"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_an_invalid_request_is_refused_with_a_reason(
+    real: int, sent: bytes, status: int, reason: str
+) -> None:
+    answer = ask(real, sent)
+    assert answer.status == status
+    assert reason in answer.body["reason"] and "\n" not in answer.body["reason"]
+
+
+def test_a_body_of_unknown_length_is_cut_off_at_the_limit(shouter: Shouter) -> None:
+    with service(shouter, max_body=100) as port, connected(port) as client:
+        client.sendall(head("Transfer-Encoding: chunked") + b"100\r\n" + b"x" * 256 + b"\r\n")
+        assert client.recv(12) == b"HTTP/1.1 413"
+
+
+def test_a_length_beyond_the_limit_is_refused_before_the_body(shouter: Shouter) -> None:
+    with service(shouter, max_body=100, body_seconds=SECONDS) as port:
+        for length in ("101", "99999999999999999999"):
+            with connected(port) as client:
+                client.sendall(head(f"Content-Length: {length}"))
+                client.settimeout(SECONDS / 2)
+                assert client.recv(12) == b"HTTP/1.1 413"
+
+
+@pytest.mark.parametrize("path", ["/", "/health", "/metrics", "/openapi.json", "/translate"])
+@pytest.mark.parametrize(
+    ("host", "served"),
+    [
+        ("127.0.0.1:8000", True),
+        ("127.0.0.1", True),
+        ("LOCALHOST:9", True),
+        ("[::1]:8000", True),
+        ("proxy.example:80", True),
+        ("attacker.example:8000", False),
+        ("localhost.attacker.example", False),
+        ("127.0.0.1.attacker.example", False),
+        ("192.0.2.1", False),
+        ("[::2]", False),
+        ("[", False),
+        ("", False),
+    ],
+)
+def test_only_known_hosts_are_served(shouter: Shouter, path: str, host: str, served: bool) -> None:
+    sent = body("a")
+    with service(shouter, hosts=["Proxy.example"]) as port, connected(port) as client:
+        method = "POST" if path == "/translate" else "GET"
+        lines = (
+            *(f"{method} {path} HTTP/1.1", f"Host: {host}", "Connection: close"),
+            *("Content-Type: application/json", f"Content-Length: {len(sent)}", "", ""),
+        )
+        client.sendall("\r\n".join(lines).encode() + sent)
+        answer = b"".join(iter(lambda: client.recv(10_000), b""))
+        assert answer.startswith(b"HTTP/1.1 200" if served else b"HTTP/1.1 421")
+        assert served or b"--allow-host" in answer
+    assert bool(shouter.chunks) == (served and path == "/translate")
+
+
+def test_a_model_without_a_finite_score_fails_one_request(shouter: Shouter) -> None:
+    with service(shouter, batch_wait=200.0) as port, ThreadPoolExecutor() as pool:
+        asked = [pool.submit(ask, port, body(*lines)) for lines in (["b"], ["a", "overflow"])]
+        good, bad = (each.result() for each in asked)
+    assert good.status == 200 and good.body["translations"][0]["text"] == "B"
+    assert bad.status == 500
+    assert bad.body == {"reason": "run: nothing finite for input line 2"}
+
+
+def test_an_allowed_request_fits_into_the_queue(shouter: Shouter) -> None:
+    with service(shouter, max_lines=10, max_queue=9) as port:
+        assert ask(port, body(*["a"] * 10)).status == 413
+        assert translate(port, ["a"] * 9) == ["A"] * 9
+
+
+def test_a_body_that_does_not_arrive_times_out(shouter: Shouter) -> None:
+    with service(shouter, body_seconds=0.2) as port, connected(port) as client:
+        client.sendall(head("Content-Length: 9") + b'{"lines')
+        assert client.recv(12) == b"HTTP/1.1 408"
+
+
+def test_a_page_of_another_site_cannot_send_requests(real: int) -> None:
+    assert ask(real, body("a"), kind="text/plain").status == 415
+    assert ask(real, body("a"), kind="Application/JSON; charset=utf-8").status == 200
+
+
+def test_an_unknown_address_is_answered_with_the_known_ones(real: int) -> None:
+    for path, status in (("/docs", 404), ("/translate", 405), ("/a%1bb", 404)):
+        answer = get(real, path)
+        assert answer.status == status
+        assert "POST /translate" in json.loads(answer.body)["reason"]
+        assert "\x1b" not in json.loads(answer.body)["reason"]
+
+
+def test_a_full_queue_refuses_with_the_seconds_to_wait(shouter: Shouter) -> None:
+    with (
+        service(shouter, batch_lines=2, max_queue=4, max_lines=4) as port,
+        ThreadPoolExecutor(2) as clients,
+    ):
+        shouter.gate.clear()
+        first = clients.submit(translate, port, ["a", "b"])
+        until(lambda: shouter.chunks)
+        second = clients.submit(translate, port, ["c", "d", "e"])
+        until(lambda: health(port)["waiting_lines"] == 3)
+        refused = ask(port, body("f", "g"))
+        shouter.gate.set()
+        assert refused.status == 429
+        assert 1 <= int(refused.headers["retry-after"]) <= 60
+        assert (first.result(SECONDS), second.result(SECONDS)) == (["A", "B"], ["C", "D", "E"])
+        assert translate(port, ["f", "g"]) == ["F", "G"]
+
+
+def test_too_many_requests_at_once_are_refused(shouter: Shouter) -> None:
+    with service(shouter, max_requests=1) as port, ThreadPoolExecutor(1) as clients:
+        shouter.gate.clear()
+        first = clients.submit(translate, port, ["a"])
+        until(lambda: shouter.chunks)
+        refused = ask(port, body("b"))
+        shouter.gate.set()
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+        assert first.result(SECONDS) == ["A"]
+
+
+def test_lines_of_a_client_that_leaves_are_dropped(shouter: Shouter) -> None:
+    with service(shouter, batch_lines=1) as port, ThreadPoolExecutor(1) as clients:
+        shouter.gate.clear()
+        first = clients.submit(translate, port, ["a"])
+        until(lambda: shouter.chunks)
+        with connected(port) as leaver:
+            request = body(*["never"] * 30)
+            leaver.sendall(head(f"Content-Length: {len(request)}") + request)
+            until(lambda: health(port)["waiting_lines"] == 30)
+        until(lambda: health(port)["waiting_lines"] == 0)
+        shouter.gate.set()
+        assert first.result(SECONDS) == ["A"]
+        assert translate(port, ["b"]) == ["B"]
+        assert 'nmtdeep_requests_total{status="499"} 1.0' in get(port, "/metrics").body
+    assert shouter.chunks == [["a"], ["b"]]
+
+
+def test_a_fault_is_answered_and_logged(shouter: Shouter, caplog: pytest.LogCaptureFixture) -> None:
+    with service(shouter) as port:
+        answer = ask(port, body("fail"))
+        assert (answer.status, list(answer.body)) == (500, ["reason"])
+        assert translate(port, ["a"]) == ["A"]
+    assert "a fault" in caplog.text
+
+
+def test_requests_in_progress_are_answered_before_the_end(shouter: Shouter) -> None:
+    shouter.gate.clear()
+    with ThreadPoolExecutor(5) as clients:
+        with service(shouter, batch_lines=2) as port:
+            translations = [clients.submit(translate, port, [str(n), "x"]) for n in range(5)]
+            until(lambda: shouter.chunks and health(port)["waiting_lines"] == 8)
+            threading.Timer(0.3, shouter.gate.set).start()
+        answers = [translation.result(SECONDS) for translation in translations]
+        assert answers == [[str(n), "X"] for n in range(5)]
+
+
+def test_metrics_count_requests_lines_and_batches(shouter: Shouter) -> None:
+    with service(shouter, batch_lines=2) as port:
+        translate(port, ["a", "b", "c"])
+        ask(port, b"no JSON")
+        metrics = get(port, "/metrics")
+    assert metrics.headers["content-type"].startswith("text/plain")
+    figures = dict(re.findall(r"^(nmtdeep_\S+) (\S+)$", metrics.body, re.M))
+    expected = {
+        'nmtdeep_requests_total{status="200"}': 1,
+        'nmtdeep_requests_total{status="400"}': 1,
+        "nmtdeep_lines_total": 3,
+        "nmtdeep_batch_lines_count": 2,
+        "nmtdeep_batch_lines_sum": 3,
+        'nmtdeep_batch_lines_bucket{le="1.0"}': 1,
+        "nmtdeep_request_seconds_count": 2,
+        "nmtdeep_waiting_lines": 0,
+        "nmtdeep_open_requests": 0,
+    }
+    assert {name: float(figures[name]) for name in expected} == expected
+
+
+def test_the_page_loads_nothing(shouter: Shouter) -> None:
+    with service(shouter) as port:
+        page = get(port, "/")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert not re.search(r"https?:|//[a-z]|@import|<link[^>]+href=\"(?!data:)", page.body)
+    assert "&lt;en&gt;" in page.body and "<en>" not in page.body
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=str)
+def test_answers_follow_the_openapi_description(real: int, mode: GenerationMode) -> None:
+    rejected = {"expected-statuses": [400, 413, 415, 422]}
+    checks = {"positive_data_acceptance": {"expected-statuses": [200]}}
+    config = Config.from_dict({"checks": checks | {"negative_data_rejection": rejected}})
+    address = f"http://127.0.0.1:{real}/openapi.json"
+    described = schemathesis.openapi.from_url(address, config=config)
+    requests = 0
+
+    @given(described["/translate"]["POST"].as_strategy(generation_mode=mode))
+    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+    def holds(case: schemathesis.Case) -> None:
+        nonlocal requests
+        requests += 1
+        case.call_and_validate()
+
+    holds()
+    assert requests >= 20
+
+
+@pytest.mark.parametrize("path", ["/health", "/metrics"])
+def test_the_other_answers_follow_the_openapi_description(real: int, path: str) -> None:
+    described = schemathesis.openapi.from_url(f"http://127.0.0.1:{real}/openapi.json")
+    described[path]["GET"].Case().call_and_validate()
+
+
+def health(port: int) -> dict[str, int]:
+    return json.loads(get(port, "/health").body)
+
+
+@contextlib.contextmanager
+def connected(port: int) -> Iterator[socket.socket]:
+    with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as client:
+        yield client
+
+
+def head(length: str) -> bytes:
+    kind = "Content-Type: application/json"
+    return f"POST /translate HTTP/1.1\r\nHost: x\r\n{kind}\r\n{length}\r\n\r\n".encode()

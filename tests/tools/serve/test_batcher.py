@@ -1,0 +1,79 @@
+"""Batches of many callers' lines."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from serving.stand_ins import Shouter
+
+from nmtdeep.errors import UserError
+from nmtdeep.tools.serve.batcher import Batcher
+from nmtdeep.tools.serve.limits import Limits
+from nmtdeep.tools.serve.metrics import Metrics
+
+
+def run(shouter: Shouter, *asked: list[str], max_queue: int = 100) -> list[Any]:
+    """The answers, or errors, of simultaneous callers."""
+
+    async def all_of_them() -> list[Any]:
+        batcher = Batcher(
+            shouter, Metrics(), Limits(batch_lines=4, batch_wait=20, max_queue=max_queue)
+        )
+        async with batcher.running():
+            answers = await asyncio.gather(*map(batcher.translate, asked), return_exceptions=True)
+        return [
+            each if isinstance(each, BaseException) else [translation.text for translation in each]
+            for each in answers
+        ]
+
+    return asyncio.run(all_of_them())
+
+
+def test_each_caller_gets_its_own_lines_in_order() -> None:
+    jobs = [[f"{caller}.{number}x" for number in range(caller % 7)] for caller in range(40)]
+    expected = [[line.upper() for line in lines] for lines in jobs]
+    assert run(Shouter(), *jobs, max_queue=1000) == expected
+
+
+def test_simultaneous_callers_share_a_batch_of_limited_size() -> None:
+    shouter = Shouter()
+    run(shouter, ["a"], ["b"], ["c"], ["d"], ["e"], ["f"])
+    assert shouter.chunks == [["a", "b", "c", "d"], ["e", "f"]]
+
+
+def test_a_batch_waits_for_more_lines() -> None:
+    shouter = Shouter()
+
+    async def late() -> None:
+        batcher = Batcher(shouter, Metrics(), Limits(batch_lines=4, batch_wait=500))
+        async with batcher.running():
+            first = asyncio.create_task(batcher.translate(["a"]))
+            await asyncio.sleep(0.05)
+            await asyncio.gather(first, batcher.translate(["b"]))
+
+    asyncio.run(late())
+    assert shouter.chunks == [["a", "b"]]
+
+
+def test_a_short_request_does_not_wait_for_the_end_of_a_long_one() -> None:
+    shouter = Shouter()
+    long = [f"long {number}" for number in range(9)]
+    answers = run(shouter, long, ["b"], ["c", "d"])
+    assert shouter.chunks[0] == ["long 0", "long 1", "b", "c"]
+    assert shouter.chunks[1] == ["long 2", "long 3", "long 4", "d"]
+    assert answers == [[line.upper() for line in long], ["B"], ["C", "D"]]
+
+
+def test_an_error_reaches_its_own_caller_only_and_names_the_line() -> None:
+    bad = ["fine", "fine", "refuse", *["fine"] * 5]
+    answers = run(Shouter(), ["a"] * 6, bad, ["fail"], ["b"])
+    assert answers[0] == ["A"] * 6 and answers[3] == ["B"]
+    assert isinstance(answers[1], UserError) and str(answers[1]) == "line 3 is refused"
+    assert isinstance(answers[2], RuntimeError)
+
+
+def test_no_lines_are_answered_without_the_model() -> None:
+    shouter = Shouter()
+    assert run(shouter, [], max_queue=1) == [[]]
+    assert shouter.chunks == []
