@@ -15,7 +15,7 @@ from weights import plain
 
 from nmtdeep.config.load import load_recipe
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.batch import Batch, Share
+from nmtdeep.data.batch import Batch, RankBatches
 from nmtdeep.model.build import build, initialize
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.loss import batch_loss
@@ -164,7 +164,7 @@ def our_step(recipe: Recipe, model: Transformer, dtype: torch.dtype) -> Step:
     def step(batch: Batch) -> float:
         nonlocal done
         done += 1
-        result = trainer.update(Share.whole([batch]), done, LR)
+        result = trainer.update(RankBatches.single([batch]), done, LR)
         return result.loss / result.target_tokens
 
     return step

@@ -35,7 +35,7 @@ from nmtdeep.data.corpus import (
     ParallelCorpus,
     corpus_writer,
 )
-from nmtdeep.data.mixture import drawn, shares
+from nmtdeep.data.mixture import corpus_of_group, mixture_probabilities
 from nmtdeep.errors import ConfigError, DataError, UserError
 from nmtdeep.files import write_sums
 from nmtdeep.preprocessing.inputs import check_tags
@@ -95,7 +95,7 @@ def mixture(data: bytes) -> None:
         check_tags(recipe.text, corpora)
         stages = range(len(recipe.training.stages) or 1)
         mixtures = [recipe.at_stage(stage).training.mixture for stage in stages]
-        drawn_from = [shares(each, corpora) for each in mixtures]
+        drawn_from = [mixture_probabilities(each, corpora) for each in mixtures]
     except UserError as error:
         clear(error, type(error))
         return
@@ -105,7 +105,7 @@ def mixture(data: bytes) -> None:
         hold(bool(mixture) or not recipe.training.mixture, "a stage keeps the mixture before it")
         hold(abs(sum(each.values()) - 1) < 1e-9, "shares sum to 1")
         hold(all(share >= 0 for share in each.values()), "no share is negative")
-        names = {drawn(each, 1, number) for number in range(20)}
+        names = {corpus_of_group(each, 1, number) for number in range(20)}
         hold(all(each[name] > 0 for name in names), "a corpus without a share is not drawn")
 
 

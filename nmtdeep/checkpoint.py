@@ -30,7 +30,7 @@ from nmtdeep.config.variant import missing_variants, packages_of
 from nmtdeep.data.index import INDEX_FILE
 from nmtdeep.errors import CheckpointError
 from nmtdeep.model.fit import HINT as FIT_HINT
-from nmtdeep.model.fit import build_filled, check_fit
+from nmtdeep.model.fit import build_from, check_shapes
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.pipeline import TextPipeline
 
@@ -279,13 +279,13 @@ def read_safetensors(path: Path, *, hint: str) -> dict[str, Tensor]:
         raise CheckpointError(what, where=path, hint=hint) from error
 
 
-def fill(model: Transformer, tensors: Mapping[str, Tensor], path: Path) -> None:
+def load_weights(model: Transformer, tensors: Mapping[str, Tensor], path: Path) -> None:
     """Copy named tensors, which are from `path`, into the model's parameters.
 
     Raises:
         CheckpointError: naming what is missing, unknown or of another shape.
     """
-    check_fit(model, tensors, where=path)
+    check_shapes(model, tensors, where=path)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(tensors[name])
@@ -307,7 +307,7 @@ def load(path: Path) -> Loaded:
         raise CheckpointError(what, where=directory / TEXT, hint=HINT)
     file = directory / MODEL
     tensors = read_tensors(file)
-    model = build_filled(tensors, recipe.model, **pipeline.sizes, where=file, hint=FIT_HINT)
+    model = build_from(tensors, recipe.model, **pipeline.sizes, where=file, hint=FIT_HINT)
     return Loaded(directory, recipe, pipeline, model.eval(), state)
 
 

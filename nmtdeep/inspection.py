@@ -29,7 +29,7 @@ from nmtdeep.scoring.report import score_table
 from nmtdeep.scoring.stored import SCORES, stored_scores
 from nmtdeep.text.files import read_lines
 from nmtdeep.text.pipeline import TextPipeline
-from nmtdeep.training.starting import described
+from nmtdeep.training.starting import start_text
 from nmtdeep.training.state import Progress
 from nmtdeep.units import counted, duration, short, size
 
@@ -201,7 +201,7 @@ def _add_model(screen: Inspection, path: Path) -> Recipe:
         screen.add("from outside", f"{variant} of the package {packages.get(variant, '?')}")
     _add_text(screen, recipe, TextPipeline.load(path / checkpoint.TEXT))
     if start := recipe.training.start_from:
-        screen.add("started from", described(start))
+        screen.add("started from", start_text(start))
     if recipe.reference and recipe.reference.scores:
         published = (f"{name} {value:g}" for name, value in recipe.reference.scores.items())
         screen.add("published", ", ".join(published))

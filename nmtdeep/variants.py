@@ -33,12 +33,12 @@ from nmtdeep.model.layers.cache import CacheIndex as CacheIndex
 from nmtdeep.model.layers.cache import KeyValues as KeyValues
 from nmtdeep.model.layers.cache import MemoryKeyValues as MemoryKeyValues
 from nmtdeep.model.layers.combination import Combination as Combination
-from nmtdeep.model.layers.context import Context as Context
-from nmtdeep.model.layers.context import State as State
-from nmtdeep.model.layers.context import Sublayer as Sublayer
 from nmtdeep.model.layers.dropout import Dropout as Dropout
+from nmtdeep.model.layers.initial_values import Matrix as Matrix
+from nmtdeep.model.layers.initial_values import matrix as matrix
 from nmtdeep.model.layers.linear import Linear as Linear
-from nmtdeep.model.layers.parameters import Matrix as Matrix
-from nmtdeep.model.layers.parameters import matrix as matrix
 from nmtdeep.model.layers.residual import Residual as Residual
+from nmtdeep.model.layers.sublayer import Context as Context
+from nmtdeep.model.layers.sublayer import State as State
+from nmtdeep.model.layers.sublayer import Sublayer as Sublayer
 from nmtdeep.model.transformer import Transformer as Transformer

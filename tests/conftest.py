@@ -16,7 +16,7 @@ import torch
 from nmtdeep import checkpoint
 from nmtdeep.config import model as config
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.batch import Batch, Share, read_batch
+from nmtdeep.data.batch import Batch, RankBatches, read_batch
 from nmtdeep.data.corpus import DataDirectory, MonolingualCorpus, ParallelCorpus
 from nmtdeep.model.build import build, initialize
 from nmtdeep.model.transformer import Transformer
@@ -33,7 +33,7 @@ torch.set_num_threads(1)
 # A shell starts background jobs with SIGINT ignored, and processes of the tests would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-DEMO = Path(__file__).parents[1] / "nmtdeep" / "demo" / "corpus"
+DEMO = Path(__file__).parents[1] / "nmtdeep" / "tools" / "demo" / "corpus"
 TYPES = 20
 LANGUAGES = ("en", "de")
 Pairs = Sequence[tuple[str, str]]
@@ -224,7 +224,7 @@ def _train_briefly(recipe: Recipe, data: DataDirectory, run: Path) -> tuple[Path
     batches = [read_batch(corpus, np.arange(first, first + 25)) for first in (0, 25)]
     paths = []
     for update in range(1, 21):
-        step.update(Share.whole(batches[update % 2 :][:1]), update, 0.02)
+        step.update(RankBatches.single(batches[update % 2 :][:1]), update, 0.02)
         if update in (15, 20):
             paths.append(run / f"checkpoint_{update}")
             checkpoint.save(

@@ -19,7 +19,7 @@ from nmtdeep.config import slots
 from nmtdeep.config.load import load_recipe
 from nmtdeep.config.training import Training
 from nmtdeep.config.variant import tag_of, variants
-from nmtdeep.data.batch import Share, read_batch
+from nmtdeep.data.batch import RankBatches, read_batch
 from nmtdeep.data.corpus import ParallelCorpus
 from nmtdeep.errors import ConfigError, UserError
 from nmtdeep.model.build import build
@@ -180,7 +180,7 @@ def test_relative_positions_count_in_each_sentence_of_a_row(
     results = []
     for batch in (read_batch(corpus, every), read_batch(corpus, every, packed=True)):
         step = Step(tiny_model(positions=positions), Training())
-        sums = step.accumulate(Share.whole([batch]), 1).sums
+        sums = step.forward_backward(RankBatches.single([batch]), 1).sums
         results.append((sums, {name: each.grad for name, each in step.model.named_parameters()}))
     padded, packed = results
     assert_close(packed, padded)
@@ -189,7 +189,7 @@ def test_relative_positions_count_in_each_sentence_of_a_row(
         if hasattr(module, "relative"):
             module.relative = None
     none = Step(without, Training()).accumulate(
-        Share.whole([read_batch(corpus, every, packed=True)]), 1
+        RankBatches.single([read_batch(corpus, every, packed=True)]), 1
     )
     assert not torch.allclose(none.sums, packed[0], rtol=1e-3)
 

@@ -23,7 +23,7 @@ from nmtdeep.config.render import dump
 from nmtdeep.data.batch import read_batch
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DataError, UserError
-from nmtdeep.training.finish import finish
+from nmtdeep.training.final_scores import finish
 from nmtdeep.training.loop import train
 
 RANDOM = int(os.environ.get("NMTDEEP_DAMAGES", "30"))

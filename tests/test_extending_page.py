@@ -100,10 +100,10 @@ def test_an_embedding_table_may_be_drawn_too() -> None:
     assert rules.tables == "normal"
     recipe = load_recipe("deep-small", testing.TINY)
     model = build(recipe.model, source_types=24, target_types=24)
-    from nmtdeep.model.initialization import fill
+    from nmtdeep.model.initialization import draw_values
 
     rules = rules._replace(table=lambda weight: torch.nn.init.orthogonal_)
-    fill(model, rules, seed=1, encoder=rules, decoder=rules)
+    draw_values(model, rules, seed=1, encoder=rules, decoder=rules)
     table = model.output.weight[1:]  # the padding row is zero
     assert float(table.detach().norm()) == pytest.approx(math.sqrt(16), rel=0.05)
 

@@ -67,9 +67,9 @@ FORBIDDEN = {
 # Inside `training` a module imports only those before it.
 TRAINING = (
     *("ranks", "schedule", "loss", "optimizer", "sharding", "state", "stages", "budget", "memory"),
-    *("graphs", "result", "casting", "average", "step"),
+    *("graphs", "result", "casting", "ema", "step"),
     *("divergence", "trainer", "starting", "run_directory", "validation", "feed", "loggers"),
-    *("display", "launch", "opening", "loop", "finish"),
+    *("display", "launch", "setup", "loop", "final_scores"),
 )
 
 

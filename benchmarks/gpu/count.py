@@ -25,7 +25,7 @@ from gpu_guard.torch_tables import missing
 
 from nmtdeep.config.model import Model
 from nmtdeep.config.training import Training
-from nmtdeep.data.batch import Batch, Share
+from nmtdeep.data.batch import Batch, RankBatches
 from nmtdeep.model.build import build
 from nmtdeep.packing import Packing
 from nmtdeep.training.step import Step
@@ -86,7 +86,7 @@ def count(model: Model, tokens: int, *, batches: int = 1, packed: bool = False) 
         with torch.device("cuda"):
             network = build(model, source_types=TYPES, target_types=TYPES)
         step = Step(network, training, dtype=torch.bfloat16)
-        share = Share.whole([batch(tokens, packed=packed) for _ in range(batches)])
+        share = RankBatches.single([batch(tokens, packed=packed) for _ in range(batches)])
         with Recorder() as recorder:
             step.update(share, 1, 1e-4)
             recorder.forget()

@@ -98,7 +98,7 @@ def computed(kit: Path, device: torch.device) -> dict[str, Any]:
     data, loaded = DataDirectory.open(kit / DATA), load(kit / MODEL)
     step = Step(loaded.model, loaded.recipe.training, device=device)
     with closing(upcoming(loaded.recipe, data, Progress(), Ranks(device=device))) as feed:
-        sums = step.accumulate(next(feed).share, 1).sums
+        sums = step.forward_backward(next(feed).share, 1).sums
     norm = torch.nn.utils.get_total_norm([value.grad for value in step.model.parameters()])
     options = {"device": str(device), "precision": "fp32", "max_length_constant": 20}
     translator = Translator.load([kit / MODEL], DecodingOptions(**options))

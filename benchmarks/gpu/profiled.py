@@ -10,7 +10,7 @@ import torch
 from place import Figures
 from torch.profiler import profile, supported_activities
 
-from nmtdeep.data.batch import Share
+from nmtdeep.data.batch import RankBatches
 from nmtdeep.training.step import Step
 
 # The first family with a match in the kernel's name has it.
@@ -60,8 +60,8 @@ def by_family(rows: Sequence[Kernel]) -> Figures:
     return totals | {f"ms {name}": ms for name, ms in spent.items() if ms >= 0.005}
 
 
-def on_the_host(step: Step, shares: Sequence[Share], lr: float = 1e-5) -> Figures:
-    """Median ms until `Step.accumulate` and `Step.move` return, the device having been idle."""
+def on_the_host(step: Step, shares: Sequence[RankBatches], lr: float = 1e-5) -> Figures:
+    """Median ms until `forward_backward` and `apply` return, the device having been idle."""
     spent: dict[str, list[float]] = {"accumulate": [], "move": []}
 
     def idle() -> float:
@@ -71,10 +71,10 @@ def on_the_host(step: Step, shares: Sequence[Share], lr: float = 1e-5) -> Figure
 
     for number, share in enumerate(shares, 1):
         began = idle()
-        done = step.accumulate(share, number)
+        done = step.forward_backward(share, number)
         spent["accumulate"].append(time.perf_counter() - began)
         began = idle()
-        wait = step.move(done, lr)
+        wait = step.apply(done, lr)
         spent["move"].append(time.perf_counter() - began)
         wait()
     return {f"host ms {name}": 1000 * statistics.median(each) for name, each in spent.items()}

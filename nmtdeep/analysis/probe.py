@@ -16,7 +16,7 @@ from nmtdeep.checkpoint import Loaded
 from nmtdeep.config.model import SIDES
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batch import Batch, read_batch
-from nmtdeep.data.batching import cut
+from nmtdeep.data.batching import cut_by_tokens
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.devices import kept_settings
 from nmtdeep.errors import DivergenceError, UserError
@@ -144,7 +144,7 @@ def sentences(corpus: ParallelCorpus, *, tokens: int, seed: int) -> list[Batch]:
     chosen = order[: int(np.searchsorted(reached, tokens)) + 1]
     longer = np.maximum(corpus.source.lengths, corpus.target.lengths)
     chosen = chosen[np.argsort(longer[chosen], kind="stable")]
-    return [read_batch(corpus, part) for part in cut(longer, chosen, BATCH_TOKENS)]
+    return [read_batch(corpus, part) for part in cut_by_tokens(longer, chosen, BATCH_TOKENS)]
 
 
 def _train(trainer: Trainer, updates: int) -> None:

@@ -16,9 +16,9 @@ from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.devices import kept_settings
 from nmtdeep.errors import DivergenceError
 from nmtdeep.training.feed import upcoming
-from nmtdeep.training.opening import check
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.run_directory import check_run
+from nmtdeep.training.setup import check
 from nmtdeep.training.state import Progress
 from nmtdeep.training.trainer import Trainer
 

@@ -12,7 +12,7 @@ from nmtdeep.analysis.measurement import Column, Measurement, grouped, typed
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import UserError
 from nmtdeep.training.schedule import learning_rate
-from nmtdeep.training.stages import begin_next
+from nmtdeep.training.stages import next_stage
 from nmtdeep.training.state import Progress
 
 POINTS = 1000  # approximate number of points of a curve
@@ -73,7 +73,7 @@ def learning_rates(
         end = min(end, training.max_epochs * updates_per_epoch)
     progress, rows = Progress(), []
     for number, stage in enumerate(training.stages or (None,)):
-        progress = begin_next(recipe, progress) if number else progress
+        progress = next_stage(recipe, progress) if number else progress
         length = None if stage is None else stage.updates
         if stage is not None and stage.epochs is not None:
             if not updates_per_epoch:

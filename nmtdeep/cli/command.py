@@ -16,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from nmtdeep.cli.options import documented, option, parameters_of
 from nmtdeep.cli.start import drop_messages
 from nmtdeep.config.other_toolkits import instead
-from nmtdeep.config.values import listed, near, value_problem
+from nmtdeep.config.values import did_you_mean, listed, value_problem
 from nmtdeep.errors import UserError
 
 Function = Callable[..., Any]
@@ -57,7 +57,7 @@ class Group(TyperGroup):
             UserError: if there is no command of this name.
         """
         if not ctx.resilient_parsing and args[0] not in self.commands:
-            use, close = instead("command", args[0]), near(args[0], list(self.commands))
+            use, close = instead("command", args[0]), did_you_mean(args[0], list(self.commands))
             hint = f"use {use}" if use else close or f"see `{ctx.command_path} --help`"
             raise UserError(f"no such command: {args[0]}", hint=hint)
         return super().resolve_command(ctx, args)
@@ -138,7 +138,7 @@ def _cure(name: str, ctx: Any) -> str:
     if key and {"overrides", "subjects"} & {each.name for each in parameters}:
         full = key if "." in key else f"model.encoder.{key}"
         return key if " " in key else f"write {full}=VALUE, without dashes"
-    return near(name, [option for each in parameters for option in each.opts])
+    return did_you_mean(name, [option for each in parameters for option in each.opts])
 
 
 def _name(parameter: Any) -> str:

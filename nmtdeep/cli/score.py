@@ -174,7 +174,7 @@ def _print_log_probabilities(
     models: list[Path], options: DecodingOptions, source: Path, target: Path, *, as_json: bool
 ) -> None:
     """Sum, number and mean of each line's log-probabilities; those of the whole text on stderr."""
-    from nmtdeep.decoding.forced import log_probabilities
+    from nmtdeep.decoding.log_probs import log_probabilities
     from nmtdeep.decoding.translator import Translator
     from nmtdeep.scoring.texts import read_texts
 

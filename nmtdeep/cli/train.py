@@ -14,7 +14,7 @@ from nmtdeep.cli import options
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.stages import Growth, StartFrom
 from nmtdeep.config.training import Training
-from nmtdeep.config.values import checked
+from nmtdeep.config.values import validated
 from nmtdeep.config.variant import variants
 from nmtdeep.errors import UserError
 from nmtdeep.files import check_place
@@ -123,12 +123,12 @@ def train(
     how |= {"processes": processes, "overwrite": overwrite, "verify": verify}
     if dry_run:
         from nmtdeep.config.render import shown
-        from nmtdeep.training.opening import dry_run as plan
+        from nmtdeep.training.setup import dry_run as plan
 
         typer.echo("\n".join([shown(resolved), *plan(resolved, **how)]))
         return
     options.prepare_training(threads)
-    from nmtdeep.training.finish import finish
+    from nmtdeep.training.final_scores import finish
     from nmtdeep.training.loop import train as run_training
 
     stopped = run_training(resolved, **how, quiet=quiet)
@@ -207,7 +207,7 @@ def grow(
     from nmtdeep.growing import grow as grow_run
 
     name = strategy if "." in strategy else strategy.replace("-", "_")
-    growth = checked(Growth, {"strategy": name}, spelled="--{}".format)
+    growth = validated(Growth, {"strategy": name}, spelled="--{}".format)
     grown = grow_run(
         source,
         out=out,

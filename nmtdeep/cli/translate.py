@@ -12,7 +12,7 @@ from typer import Option
 from nmtdeep.cli.options import Bundle, Models, Overwrite, Quiet, decoding, flag, options_of
 from nmtdeep.cli.outputs import REPLACE, refuse_existing
 from nmtdeep.config.decoding import DecodingOptions
-from nmtdeep.config.values import checked
+from nmtdeep.config.values import validated
 from nmtdeep.errors import UserError
 from nmtdeep.memory import bound_caches
 from nmtdeep.tools.serve.limits import Limits
@@ -84,7 +84,7 @@ def translate(
         )
 
 
-LIMITS = Bundle(options_of(Limits, "body_seconds"), lambda **given: checked(Limits, given, flag))
+LIMITS = Bundle(options_of(Limits, "body_seconds"), lambda **given: validated(Limits, given, flag))
 
 
 def serve(

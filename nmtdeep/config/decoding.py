@@ -9,7 +9,7 @@ from pydantic import Field
 
 from nmtdeep.config.section import Beam, Bool, Count, CountOrZero, Section
 from nmtdeep.config.text import Form
-from nmtdeep.config.values import checked
+from nmtdeep.config.values import validated
 from nmtdeep.errors import UserError
 
 if TYPE_CHECKING:
@@ -100,12 +100,12 @@ def decoding_options(
     """Checked options.
 
     Args:
-        given, spelled: as in `checked`.
+        given, spelled: as in `validated`.
 
     Raises:
         UserError: if an option is unknown, has no such value, or contradicts another one.
     """
-    options = checked(DecodingOptions, given, spelled)
+    options = validated(DecodingOptions, given, spelled)
     narrow = "beam" in options.model_fields_set and options.beam < options.n_best
     if narrow and not options.sampling:
         what = f"{options.n_best} translations need a beam at least as large, not {options.beam}"

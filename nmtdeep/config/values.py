@@ -40,7 +40,7 @@ _ALLOWED = {
 Checked = TypeVar("Checked", bound=Section)
 
 
-def checked(
+def validated(
     model: type[Checked], given: Mapping[str, Any], spelled: Callable[[str], str] = str
 ) -> Checked:
     """A model of options, with the defaults of those that are omitted.
@@ -56,7 +56,7 @@ def checked(
     def problem(detail: Any) -> Problem:
         name = str(detail["loc"][0])
         if name not in model.model_fields:
-            hint = near(spelled(name), [spelled(field) for field in model.model_fields])
+            hint = did_you_mean(spelled(name), [spelled(field) for field in model.model_fields])
             return Problem("unknown option", where=spelled(name), hint=hint)
         value = value_problem(detail)
         return Problem(value.what, where=spelled(name), hint=value.hint)
@@ -85,7 +85,7 @@ def value_problem(detail: Any) -> Problem:
         if isinstance(value, list):
             in_stack = {"encoder", "decoder"} & {*detail["loc"]}
             hint = "choose one kind for the whole stack" if in_stack else "choose one"
-        hint = hint or near(value, re.split(", | or ", allowed))
+        hint = hint or did_you_mean(value, re.split(", | or ", allowed))
     elif entry := _ALLOWED.get(context.get("pattern", re.sub(r"_(type|parsing)$", "", kind))):
         allowed, hint = entry
     else:
@@ -100,7 +100,7 @@ def listed(choices: Iterable[str]) -> str:
     return " or ".join(", ".join(choices).rsplit(", ", 1))
 
 
-def near(word: Any, words: Sequence[str]) -> str:
+def did_you_mean(word: Any, words: Sequence[str]) -> str:
     """A question about the most similar of these words; empty if none is similar."""
     similar = get_close_matches(str(word), words, n=1)
     return f"did you mean {similar[0]}?" if similar else ""

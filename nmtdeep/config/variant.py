@@ -24,7 +24,7 @@ from pydantic import (
 )
 
 from nmtdeep.config.section import ConflictError, Section
-from nmtdeep.config.values import near
+from nmtdeep.config.values import did_you_mean
 
 GROUP = "nmtdeep.variants"
 
@@ -96,7 +96,9 @@ def find_variant(name: str, base: type[Variant]) -> type[Variant]:
     found = [point for point in points if point.name == name]
     packages = " and ".join(point.dist.name for point in found if point.dist)
     if not found:
-        hint = near(name, [*points.names]) or f"install the package {name.partition('.')[0]}"
+        hint = (
+            did_you_mean(name, [*points.names]) or f"install the package {name.partition('.')[0]}"
+        )
         raise ConflictError(f"no installed package has the variant {name}", "type", hint=hint)
     if len(found) > 1:
         what = f"the packages {packages} each have a variant {name}"

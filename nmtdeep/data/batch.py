@@ -131,7 +131,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Share:
+class RankBatches:
     """The part of an update that one rank computes.
 
     Attributes:
@@ -155,7 +155,7 @@ class Share:
         return max((pair[0] for pair in pairs), default=0), max((p[1] for p in pairs), default=0)
 
     @classmethod
-    def whole(cls, batches: Sequence[Batch]) -> Share:
+    def single(cls, batches: Sequence[Batch]) -> RankBatches:
         """All batches of an update, for a single rank."""
         return cls(
             list(enumerate(batches)),

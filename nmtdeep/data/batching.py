@@ -26,7 +26,7 @@ def sort_by_length(lengths: NDArray[np.int32], order: Indices | None = None) -> 
     return order[np.lexsort(lengths[:, order])]
 
 
-def cut(lengths: NDArray[np.int32], order: Indices, budget: int) -> list[Indices]:
+def cut_by_tokens(lengths: NDArray[np.int32], order: Indices, budget: int) -> list[Indices]:
     """Cut `order` into runs whose count times longest length stays within `budget` tokens.
 
     `lengths` counts the longer side of each sentence. A sentence longer than the budget gets a run
@@ -66,7 +66,7 @@ def updates(
     random = np.random.default_rng((seed, epoch, window))
     longer = lengths.max(axis=0)
     order = sort_by_length(lengths, random.permutation(lengths.shape[1]))
-    groups = cut(longer, order, min(group_tokens, tokens_per_update))
+    groups = cut_by_tokens(longer, order, min(group_tokens, tokens_per_update))
     plan: list[list[Indices]] = []
     room = 0
     for number in random.permutation(len(groups)).tolist():
@@ -80,7 +80,9 @@ def updates(
     return plan
 
 
-def split(lengths: NDArray[np.int32], groups: list[Indices], max_tokens: int) -> Iterator[Indices]:
+def split_groups(
+    lengths: NDArray[np.int32], groups: list[Indices], max_tokens: int
+) -> Iterator[Indices]:
     """Divide an update's groups into batches that fit on a device, as evenly as possible.
 
     A group is divided into as few batches as the budget allows, then with the smallest budget that
@@ -89,12 +91,12 @@ def split(lengths: NDArray[np.int32], groups: list[Indices], max_tokens: int) ->
     for group in groups:
         longer = lengths[:, group].max(axis=0)
         places = np.arange(len(group))
-        batches = cut(longer, places, max_tokens)
+        batches = cut_by_tokens(longer, places, max_tokens)
         fewest = len(batches)
         low, high = max_tokens // 2, max_tokens
         while fewest > 1 and high - low > max(max_tokens // 32, 1):
             budget = (low + high) // 2
-            tighter = cut(longer, places, budget)
+            tighter = cut_by_tokens(longer, places, budget)
             if len(tighter) > fewest:
                 low = budget
             else:
@@ -102,7 +104,7 @@ def split(lengths: NDArray[np.int32], groups: list[Indices], max_tokens: int) ->
         yield from (group[batch] for batch in batches)
 
 
-def deal(sizes: Sequence[int], processes: int) -> list[int]:
+def assign_to_ranks(sizes: Sequence[int], processes: int) -> list[int]:
     """The rank of each batch: the largest batch first, each for the rank with the least work."""
     loads = [0] * processes
     owners = [0] * len(sizes)
@@ -113,18 +115,18 @@ def deal(sizes: Sequence[int], processes: int) -> list[int]:
     return owners
 
 
-def divide(
+def batches_of_update(
     lengths: NDArray[np.int32], groups: list[Indices], max_tokens: int, *, packed: bool, ranks: int
 ) -> list[Indices]:
     """The batches of an update.
 
     Args:
         max_tokens: of the longer side of a batch, padding included.
-        packed: whether batches are packed, with sentences of all lengths; else see `split`.
+        packed: whether batches are packed, with sentences of all lengths; else see `split_groups`.
         ranks: number of ranks; packed, each gets as many batches.
     """
     if not packed:
-        return list(split(lengths, groups, max_tokens))
+        return list(split_groups(lengths, groups, max_tokens))
     everything = np.concatenate(groups)
     longer = lengths[:, everything]
     tokens = int(longer.sum(axis=1).max())

@@ -81,7 +81,9 @@ def by_corpus(position: Position, names: Sequence[str]) -> dict[str, DataPositio
     )
 
 
-def shares(mixture: Mapping[str, float], corpora: Mapping[str, ParallelCorpus]) -> dict[str, float]:
+def mixture_probabilities(
+    mixture: Mapping[str, float], corpora: Mapping[str, ParallelCorpus]
+) -> dict[str, float]:
     """The share of the groups that is drawn from each corpus, by name; zero for an absent weight.
 
     A temperature T means tokens^(1/T), divided by the sum over the corpora (Arivazhagan et al.
@@ -109,7 +111,7 @@ def shares(mixture: Mapping[str, float], corpora: Mapping[str, ParallelCorpus]) 
 
 
 @dataclass(frozen=True)
-class Part:
+class GroupsOfWindow:
     """Groups of one window of one corpus.
 
     Attributes:
@@ -131,7 +133,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Walk:
+class CorpusReader:
     """How corpora are read.
 
     Args:
@@ -150,7 +152,7 @@ class Walk:
         corpus: Callable[[int], ParallelCorpus],
         position: DataPosition,
         each: Literal["update", "group"],
-    ) -> Iterator[Part]:
+    ) -> Iterator[GroupsOfWindow]:
         """The updates of one corpus, or their groups one by one, epoch after epoch.
 
         Args:
@@ -168,7 +170,7 @@ class Walk:
                 for groups in parts[done - before :]:
                     done += 1
                     after = DataPosition(epoch.number, done, number, before)
-                    yield Part(read, window, groups, epoch.turned(after, len(parts)))
+                    yield GroupsOfWindow(read, window, groups, epoch.turned(after, len(parts)))
                 before += len(parts)
             position = DataPosition(epoch.number + 1)
 
@@ -177,7 +179,7 @@ class Walk:
         corpora: Mapping[str, Callable[[int], ParallelCorpus]],
         position: MixedPosition,
         shares: Mapping[str, float],
-    ) -> Iterator[tuple[list[Part], MixedPosition]]:
+    ) -> Iterator[tuple[list[GroupsOfWindow], MixedPosition]]:
         """The updates of several corpora, each with the position after it.
 
         A group that does not fit into an update is the first one of the next.
@@ -185,10 +187,10 @@ class Walk:
         coming = {
             name: self.parts(corpora[name], position.corpora[name], "group") for name in shares
         }
-        parts: dict[int, Part] = {}
+        parts: dict[int, GroupsOfWindow] = {}
         room = self.batches.tokens_per_update
         while True:
-            name = drawn(shares, self.seed, position.drawn)
+            name = corpus_of_group(shares, self.seed, position.drawn)
             part = next(coming[name])
             if parts and part.tokens > room:
                 yield list(parts.values()), position
@@ -201,7 +203,7 @@ class Walk:
             position = MixedPosition(position.drawn + 1, position.corpora | {name: part.position})
 
 
-def drawn(shares: Mapping[str, float], seed: int, number: int) -> str:
+def corpus_of_group(shares: Mapping[str, float], seed: int, number: int) -> str:
     """The corpus of one group, a function of the seed and the number of the group."""
     # A spawn key separates this generator from those of windows and epochs.
     seeds = np.random.SeedSequence((seed, number), spawn_key=(1,))

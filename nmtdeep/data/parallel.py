@@ -80,7 +80,7 @@ class Pool(Generic[Item, Result]):
             UserError: if a worker dies.
         """
         submitted = (self._checked(self._pool.submit, _apply, item) for item in items)
-        return (self._checked(each.result) for each in ahead(submitted, self._ahead))
+        return (self._checked(each.result) for each in lookahead(submitted, self._ahead))
 
     def start(self, items: Iterable[Item]) -> Iterator[Result]:
         """The same of items that are all put in progress now."""
@@ -110,7 +110,7 @@ def ordered_map(
         yield from pool.map(items)
 
 
-def ahead(items: Iterable[Item], count: int) -> Iterator[Item]:
+def lookahead(items: Iterable[Item], count: int) -> Iterator[Item]:
     """The items, each after `count` more were taken; an error comes in its place."""
     held: deque[Item] = deque()
     try:

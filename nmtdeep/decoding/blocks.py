@@ -21,7 +21,7 @@ class Continued(NamedTuple):
     tokens: Tensor  # (sentences * size,), the tokens that continue them
 
 
-class Blocks:
+class BlockTopK:
     """The best continuations of each sentence, found by blocks of columns.
 
     They are in the blocks with the greatest maxima: a scan for maxima and a choice among few are

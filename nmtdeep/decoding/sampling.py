@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from nmtdeep.decoding.search import Hypothesis, SearchState, Step, forbid, force
+from nmtdeep.decoding.search import Hypothesis, SearchState, Step, force_prefix, mask_tokens
 
 
 @torch.inference_mode()
@@ -47,9 +47,9 @@ def sample(
         allowed = log_probs.clone()
         last = any(limits[row] <= length + 1 for row in rows)
         left = max_lengths - length if last else None
-        forbid(allowed[:, None], left, not length, eos, forbidden)
+        mask_tokens(allowed[:, None], left, not length, eos, forbidden)
         if prefix is not None and length < prefix.shape[1]:
-            force(allowed[:, None], prefix[:, length])
+            force_prefix(allowed[:, None], prefix[:, length])
         length += 1
         shaped = _truncated((allowed / temperature).softmax(dim=1), top_k, top_p).nan_to_num()
         shaped[:, eos] += shaped.sum(dim=1) == 0

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmtdeep.decoding.blocks import Blocks
+from nmtdeep.decoding.blocks import BlockTopK
 
 # In a prefix: any token is allowed here.
 FREE = -1
@@ -131,20 +131,20 @@ def beam(
         forbidden: ids that are never produced; None: all may be.
         penalty: divisor of a hypothesis by its number of tokens; must not decrease.
         wanted: number of hypotheses to return; None: `size`.
-        stop: "full", or "bound" for transformers' rule; see `_Ends.after`.
+        stop: "full", or "bound" for transformers' rule; see `_Finished.after`.
         spare: share of the batch up to which sentences that are done stay; changes no result.
         behind: steps that the device is ahead of what the host has read; changes no result.
         prefix: `(sentences, longest)` first tokens, then FREE; shorter than `max_lengths`.
         kernels: operators of `nmtdeep.model.kernels.gpu_candidates`; None: those of torch.
     """
     device = max_lengths.device
-    ends = _Ends(max_lengths.tolist(), size, wanted or size, eos, penalty, stop)
+    ends = _Finished(max_lengths.tolist(), size, wanted or size, eos, penalty, stop)
     held = np.arange(len(max_lengths))
     totals = torch.zeros(len(held), 1, device=device)
     tokens = torch.full((len(held),), eos, device=device)
     history: list[Candidates] = []
     unread: list[tuple[Array, Callable[[], Array]]] = []
-    blocks: Blocks | None = None
+    blocks: BlockTopK | None = None
     length = 0
     while len(held):
         scores = step(tokens, state)
@@ -152,14 +152,14 @@ def beam(
             totals = kernels.normalized(scores, totals)
         types = scores.shape[1]
         left = max_lengths - length if ends.forced(held, length + 1) else None
-        forbid(scores.view(len(held), -1, types), left, not length, eos, forbidden)
+        mask_tokens(scores.view(len(held), -1, types), left, not length, eos, forbidden)
         if prefix is not None and length < prefix.shape[1]:
-            force(scores.view(len(held), -1, types), prefix[:, length])
+            force_prefix(scores.view(len(held), -1, types), prefix[:, length])
         length += 1
         if kernels is not None:
             found, totals, rows, tokens = kernels.candidates(scores, totals, size, eos)
         else:
-            blocks = blocks or Blocks(size, types, eos, device)
+            blocks = blocks or BlockTopK(size, types, eos, device)
             found, totals, rows, tokens = blocks.continued(scores, totals)
         unread.append((held, _sent(found)))
         while len(unread) > (behind if (ends.limits[held] > length).any() else 0):
@@ -195,7 +195,7 @@ def _sent(found: Tensor) -> Callable[[], Array]:
     return arrived
 
 
-def forbid(
+def mask_tokens(
     log_probs: Tensor, left: Tensor | None, first: bool, eos: int, forbidden: Tensor | None
 ) -> None:
     """Write -inf into `(sentences, hypotheses, types)` where a token is not allowed.
@@ -218,7 +218,7 @@ def forbid(
         log_probs.masked_fill_((left <= 1)[:, None, None] & others, -math.inf)
 
 
-def force(log_probs: Tensor, tokens: Tensor) -> None:
+def force_prefix(log_probs: Tensor, tokens: Tensor) -> None:
     """Write -inf into `(sentences, hypotheses, types)` everywhere but at the forced tokens.
 
     Args:
@@ -228,7 +228,7 @@ def force(log_probs: Tensor, tokens: Tensor) -> None:
     log_probs.masked_fill_((others & (tokens != FREE)[:, None])[:, None], -math.inf)
 
 
-class _Ends:
+class _Finished:
     """Which sentences are done, computed by the host from what it reads.
 
     Args:

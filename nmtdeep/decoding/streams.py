@@ -167,7 +167,7 @@ def translate(
     count, options = first, translator.options
     lines = chunks(source, first=first, size=buffer)
     begun = (translator.begin(chunk, advance) for chunk in lines)
-    for end in parallel.ahead(begun, 0 if _is_answered(source) else translator.ahead):
+    for end in parallel.lookahead(begun, 0 if _is_answered(source) else translator.ahead):
         translations = end()
         numbered = enumerate(translations, count)
         write("".join(render(each, number, form, options) for number, each in numbered))

@@ -17,8 +17,8 @@ from nmtdeep.checkpoint import Loaded, load
 from nmtdeep.config.decoding import RECIPE_DEFAULTS, DecodingOptions
 from nmtdeep.config.text import Form
 from nmtdeep.data.batch import Indices, pad
-from nmtdeep.data.batching import cut, sort_by_length
-from nmtdeep.data.parallel import Pool, ahead, can_start, chunks
+from nmtdeep.data.batching import cut_by_tokens, sort_by_length
+from nmtdeep.data.parallel import Pool, can_start, chunks, lookahead
 from nmtdeep.decoding.search import Hypothesis
 from nmtdeep.decoding.searcher import Searcher, SourceBatch, Worker
 from nmtdeep.errors import CheckpointError, UserError
@@ -150,7 +150,7 @@ class Translator:
 
     def translate(self, lines: Iterable[str], *, buffer: int = BUFFER) -> Iterator[Translation]:
         """Translate lines in order; `buffer` lines are sorted by length and batched at once."""
-        for translations in ahead(map(self.begin, chunks(lines, buffer)), self.ahead):
+        for translations in lookahead(map(self.begin, chunks(lines, buffer)), self.ahead):
             yield from translations()
 
     @property
@@ -289,7 +289,7 @@ class Translator:
         lengths = np.array([[len(ids) for ids in sources]], dtype=np.int32)
         rows = 1 if self.options.sampling else self.options.beam
         order = sort_by_length(lengths)[::-1]
-        cuts = cut(lengths[0], order, max(1, self.max_tokens // rows))
+        cuts = cut_by_tokens(lengths[0], order, max(1, self.max_tokens // rows))
 
         def padded(side: Sequence[Sequence[int]], chosen: Indices) -> NDArray[np.int64]:
             return pad([side[index] for index in chosen]).numpy()

@@ -76,7 +76,7 @@ def initialize(
     """
     chosen = {side: getattr(model, side).initializer or model.initializer for side in SIDES}
     rules = {side: _rules(model, initializer) for side, initializer in chosen.items()}
-    initialization.fill(transformer, _rules(model, model.initializer), seed=seed, **rules)
+    initialization.draw_values(transformer, _rules(model, model.initializer), seed=seed, **rules)
     measured = [side for side in SIDES if isinstance(chosen[side], slots.AdminProfile)]
     if measured and sample is not None:
         stacks = [getattr(transformer, side) for side in measured]

@@ -10,10 +10,9 @@ from torch import nn
 from nmtdeep.config import slots
 from nmtdeep.config.model import Decoder, Model
 from nmtdeep.config.model import Stack as StackConfig
-from nmtdeep.model.layer_forms import WEIGHTS, BottomToTop, GatedSum, RungeKutta, WeightedSum
+from nmtdeep.model.layer_variants import WEIGHTS, BottomToTop, GatedSum, RungeKutta, WeightedSum
 from nmtdeep.model.layers.attention import CrossAttention, SelfAttention
 from nmtdeep.model.layers.average_attention import AverageAttention
-from nmtdeep.model.layers.context import Sublayer
 from nmtdeep.model.layers.feed_forward import FeedForward, Gated
 from nmtdeep.model.layers.merged_attention import Both, MergedAttention
 from nmtdeep.model.layers.norm import HeadNorm, Norm, RmsNorm
@@ -30,6 +29,7 @@ from nmtdeep.model.layers.residual import (
     ReZero,
     deep_norm_scales,
 )
+from nmtdeep.model.layers.sublayer import Sublayer
 from nmtdeep.model.transformer import Layer
 
 # The ReLU is computed with the linear map before it.

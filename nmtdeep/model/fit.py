@@ -17,7 +17,7 @@ Tensors = Mapping[str, Tensor]
 HINT = "use the config.yaml and the text that it was saved with"
 
 
-def check_fit(model: nn.Module, tensors: Tensors, *, where: object, hint: str = HINT) -> None:
+def check_shapes(model: nn.Module, tensors: Tensors, *, where: object, hint: str = HINT) -> None:
     """Check that these are tensors of all parameters of `model` and of nothing else.
 
     Raises:
@@ -41,7 +41,7 @@ def check_fit(model: nn.Module, tensors: Tensors, *, where: object, hint: str = 
     raise CheckpointError(f"belongs to another model: {what}", where=where, hint=hint)
 
 
-def build_filled(
+def build_from(
     tensors: Tensors,
     model: Model,
     *,
@@ -69,7 +69,7 @@ def build_filled(
     except (ValueError, RuntimeError) as error:
         what = f"belongs to another model: no such model can be built: {error}"
         raise CheckpointError(what, where=where, hint=hint) from error
-    check_fit(shapes, tensors, where=where, hint=hint)
+    check_shapes(shapes, tensors, where=where, hint=hint)
     filled = {
         id(parameter): nn.Parameter(torch.empty(parameter.shape).copy_(tensors[name]))
         for name, parameter in shapes.named_parameters()

@@ -18,11 +18,11 @@ import torch
 from torch import Tensor, nn
 
 from nmtdeep.errors import UserError
-from nmtdeep.model.layers.context import Sublayer
 from nmtdeep.model.layers.feed_forward import FeedForward
+from nmtdeep.model.layers.initial_values import HasConstants, Matrix
 from nmtdeep.model.layers.norm import Norm
-from nmtdeep.model.layers.parameters import HasConstants, Matrix
 from nmtdeep.model.layers.residual import Admin, deep_norm_scales
+from nmtdeep.model.layers.sublayer import Sublayer
 from nmtdeep.model.transformer import Stack, Transformer
 
 Side = Literal["encoder", "decoder"]
@@ -167,7 +167,7 @@ def t_fixup(encoder_depth: int, decoder_depth: int) -> Rules:
     return Rules(deviation, lambda table: decoder * _width_deviation(table))
 
 
-def fill(model: Transformer, tables: Rules, *, seed: int, **stacks: Rules) -> None:
+def draw_values(model: Transformer, tables: Rules, *, seed: int, **stacks: Rules) -> None:
     """Draw every matrix and table with the deviation of its rule; all else is a constant.
 
     Args:

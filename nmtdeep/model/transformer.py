@@ -13,12 +13,12 @@ from torch.utils.checkpoint import checkpoint
 from nmtdeep.model.layers.bridge import Bridge
 from nmtdeep.model.layers.cache import CacheIndex, States
 from nmtdeep.model.layers.combination import Combination, normed
-from nmtdeep.model.layers.context import Context
 from nmtdeep.model.layers.embedding import TokenEmbedding
+from nmtdeep.model.layers.initial_values import Matrix
 from nmtdeep.model.layers.linear import Linear
-from nmtdeep.model.layers.parameters import Matrix
 from nmtdeep.model.layers.positions import Sinusoidal
 from nmtdeep.model.layers.residual import Residual
+from nmtdeep.model.layers.sublayer import Context
 from nmtdeep.packing import Packing
 
 

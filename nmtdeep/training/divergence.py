@@ -14,7 +14,7 @@ from nmtdeep.errors import DivergenceError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.result import UpdateResult
-from nmtdeep.training.sharding import whole
+from nmtdeep.training.sharding import full_tensor
 
 # Number of consecutive updates without a finite gradient that end a training.
 PATIENCE = 3
@@ -83,7 +83,7 @@ def _first_forward(model: Transformer, recompute: Callable[[], object], ranks: R
         for index, module in enumerate(modules.values()):
             hooks.callback(module.register_forward_hook(partial(check, index)).remove)
         recompute()
-    ranks.add([bad])
+    ranks.all_reduce([bad])
     for (name, module), count in zip(modules.items(), bad.tolist(), strict=True):
         if count:
             kind = type(getattr(module, "sublayer", module)).__name__
@@ -95,7 +95,7 @@ def _first_backward(model: Transformer) -> str:
     """Weights, gradients or their squares that are not finite, if all outputs are finite."""
 
     def is_bad(tensor: Tensor) -> bool:
-        return not whole(tensor.detach()).isfinite().all()
+        return not full_tensor(tensor.detach()).isfinite().all()
 
     trained = [(name, each) for name, each in model.named_parameters() if each.grad is not None]
     for name, parameter in trained:

@@ -13,11 +13,18 @@ import torch
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data import batching
-from nmtdeep.data.ahead import ahead
-from nmtdeep.data.batch import Indices, Share, read_batch
+from nmtdeep.data.batch import Indices, RankBatches, read_batch
 from nmtdeep.data.capacity import SAMPLE, Capacity, capacities, fitting
 from nmtdeep.data.corpus import DataDirectory
-from nmtdeep.data.mixture import MixedPosition, Part, Position, Walk, by_corpus, shares
+from nmtdeep.data.mixture import (
+    CorpusReader,
+    GroupsOfWindow,
+    MixedPosition,
+    Position,
+    by_corpus,
+    mixture_probabilities,
+)
+from nmtdeep.data.prefetch import prefetch
 from nmtdeep.data.segmentation import DrawnCorpus, in_memory, segmented, segmenters
 from nmtdeep.data.windows import BLOCK, SENTENCES, Window
 from nmtdeep.training.graphs import eager_because
@@ -29,10 +36,10 @@ AHEAD = 8
 
 
 @dataclass(frozen=True)
-class Upcoming:
+class NextUpdate:
     """This rank's share of the next update, the position after it, and seconds of waiting."""
 
-    share: Share
+    share: RankBatches
     position: Position
     waited: float = 0.0
 
@@ -45,8 +52,8 @@ def upcoming(
     *,
     window: int = SENTENCES,
     block: int = BLOCK,
-) -> Iterator[Upcoming]:
-    """Updates after `progress`, epoch after epoch, prepared by a thread; see `ahead`.
+) -> Iterator[NextUpdate]:
+    """Updates after `progress`, epoch after epoch, prepared by a thread; see `prefetch`.
 
     Args:
         window, block: sentences of each, as of `Epoch`.
@@ -56,22 +63,22 @@ def upcoming(
         if ranks.device.type == "cuda":  # the current device belongs to a thread
             torch.cuda.set_device(ranks.device)
 
-    walk = Walk(recipe.training.seed, recipe.training.batches, window, block)
+    walk = CorpusReader(recipe.training.seed, recipe.training.batches, window, block)
     plan = partial(_plan, recipe, data, walk=walk)
 
-    def updates() -> Iterator[Upcoming]:
+    def updates() -> Iterator[NextUpdate]:
         sizes = _capacities(plan(position=START), recipe, ranks)
         for parts, position in plan(position=progress.position):
-            yield Upcoming(_share(parts, recipe, ranks, sizes), position)
+            yield NextUpdate(_share(parts, recipe, ranks, sizes), position)
 
-    with closing(ahead(updates(), depth=AHEAD, begin=begin)) as feed:
+    with closing(prefetch(updates(), depth=AHEAD, begin=begin)) as feed:
         for update, waited in feed:
             yield replace(update, waited=waited)
 
 
 def _plan(
-    recipe: Recipe, data: DataDirectory, position: Position, walk: Walk
-) -> Iterator[tuple[list[Part], Position]]:
+    recipe: Recipe, data: DataDirectory, position: Position, walk: CorpusReader
+) -> Iterator[tuple[list[GroupsOfWindow], Position]]:
     """The parts of each update, and the position after it; windows are planned in their turn."""
     sides = segmenters(data.pipeline, recipe.text, seed=recipe.training.seed)
     stored = {name: data.corpus(name) for name in data.training}
@@ -82,15 +89,17 @@ def _plan(
         for part in walk.parts(corpora[name], place, "update"):
             yield [part], part.position
     drawn = position.drawn if isinstance(position, MixedPosition) else 0
-    mixture = shares(recipe.training.mixture, stored)
+    mixture = mixture_probabilities(recipe.training.mixture, stored)
     yield from walk.mixed(corpora, MixedPosition(drawn, places), mixture)
 
 
-def _divided(parts: list[Part], recipe: Recipe, ranks: Ranks) -> list[tuple[Part, Indices]]:
+def _divided(
+    parts: list[GroupsOfWindow], recipe: Recipe, ranks: Ranks
+) -> list[tuple[GroupsOfWindow, Indices]]:
     """The batches of an update, of all ranks: sentences by their position in the window."""
     packed = recipe.uses_packing(ranks.device.type)
     limit = recipe.training.batches.limit(packed=packed)
-    divide = partial(batching.divide, max_tokens=limit, packed=packed, ranks=ranks.size)
+    divide = partial(batching.batches_of_update, max_tokens=limit, packed=packed, ranks=ranks.size)
     return [
         (part, places)
         for part in map(_drawn, parts)
@@ -99,7 +108,7 @@ def _divided(parts: list[Part], recipe: Recipe, ranks: Ranks) -> list[tuple[Part
 
 
 def _capacities(
-    plan: Iterator[tuple[list[Part], Position]], recipe: Recipe, ranks: Ranks
+    plan: Iterator[tuple[list[GroupsOfWindow], Position]], recipe: Recipe, ranks: Ranks
 ) -> list[Capacity]:
     """What batches are filled up to, a function of the first updates of the training; or none."""
     if eager_because(recipe, ranks.device):
@@ -113,8 +122,8 @@ def _capacities(
 
 
 def _share(
-    parts: list[Part], recipe: Recipe, ranks: Ranks, sizes: Sequence[Capacity] = ()
-) -> Share:
+    parts: list[GroupsOfWindow], recipe: Recipe, ranks: Ranks, sizes: Sequence[Capacity] = ()
+) -> RankBatches:
     """Read the batches of an update that are this rank's."""
     packed = recipe.uses_packing(ranks.device.type)
     batches = _divided(parts, recipe, ranks)
@@ -126,7 +135,7 @@ def _share(
         else int(each.sum() if packed else each.shape[1] * each.max(axis=1).sum())
         for each, capacity in zip(cells, filled, strict=True)
     ]
-    owners = batching.deal(padded, ranks.size)
+    owners = batching.assign_to_ranks(padded, ranks.size)
     read = partial(read_batch, packed=packed)
     mine = [
         (
@@ -136,7 +145,7 @@ def _share(
         for number, ((part, places), capacity) in enumerate(zip(batches, filled, strict=True))
         if owners[number] == ranks.rank
     ]
-    return Share(
+    return RankBatches(
         mine,
         target_tokens=sum(int(each[1].sum()) for each in cells),
         padded_tokens=sum(padded),
@@ -145,7 +154,7 @@ def _share(
     )
 
 
-def _drawn(part: Part) -> Part:
+def _drawn(part: GroupsOfWindow) -> GroupsOfWindow:
     """The sentences of `part` as they are drawn, sorted by their lengths; `part` if none are.
 
     Every rank draws all of them, because their lengths decide which batches there are.

@@ -25,10 +25,10 @@ from nmtdeep.training.display import Display
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.launch import is_launched, join_ranks, launch, noted_signals, use_threads
 from nmtdeep.training.memory import peak_memory
-from nmtdeep.training.opening import check, opening
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.result import UpdateResult
 from nmtdeep.training.run_directory import RunDirectory, open_run
+from nmtdeep.training.setup import check, opening
 from nmtdeep.training.state import Progress
 from nmtdeep.training.trainer import Trainer
 from nmtdeep.training.validation import validate
@@ -96,7 +96,7 @@ def train(
                 if path := run.newest():
                     progress, newest = Progress.of(path), path.name
                 run.repair(progress)
-            progress, newest = ranks.tell((progress, newest))
+            progress, newest = ranks.broadcast((progress, newest))
             how: dict[str, Any] = {"quiet": quiet, "writes": ranks.is_first, "clock": clock}
             display = opened.enter_context(Display(out, recipe, **how))
             stopped = _train_run(run, corpora, progress, newest, display, signals, ranks)
@@ -110,7 +110,7 @@ def _same_corpora(data: Path, ranks: Ranks, verify: bool) -> DataDirectory:
     """The data directory of this machine, if all ranks have the same corpora."""
     corpora = DataDirectory.open(data, verify=verify and ranks.rank % ranks.local_size == 0)
     sums = (data / SUMS).read_text(encoding="utf-8")
-    if ranks.tell(sums) != sums:
+    if ranks.broadcast(sums) != sums:
         what, hint = "differs from the corpus of rank 0", "copy the data directory again"
         raise UserError(what, where=data, hint=hint)
     return corpora
@@ -135,7 +135,7 @@ def _train_run(
     """
     recipe, path = run.recipe, run.path / newest if newest else None
     progress = continued(recipe.training, progress)
-    if stages.finished(recipe, progress):
+    if stages.stop_reason(recipe, progress):
         display.say(stages.nothing_to_do(recipe, progress))
         return 0
     said = partial(display.say, opening(recipe, data, ranks, progress))
@@ -145,25 +145,25 @@ def _train_run(
     if ranks.is_first:
         run.drop_results()
     stopped = 0
-    while not (stopped or stages.finished(recipe, progress)):
-        if stages.is_over(recipe, progress):
-            progress = stages.begin_next(recipe, progress)
+    while not (stopped or stages.stop_reason(recipe, progress)):
+        if stages.stage_ended(recipe, progress):
+            progress = stages.next_stage(recipe, progress)
             stage = recipe.at_stage(progress.stage)
-            if stages.continues(recipe, progress.stage):
+            if stages.keeps_model(recipe, progress.stage):
                 trainer.recipe = stage
             else:
-                trainer = trainer.deeper(stage)
+                trainer = trainer.grown(stage)
             display.say(stages.announcement(recipe, progress))
         progress, stopped = _train(run, trainer, progress, display, signals)
     if graphs := trainer.graphs():
         display.say(graphs)
     update = progress.update
-    if stopped and not stages.finished(recipe, progress):
+    if stopped and not stages.stop_reason(recipe, progress):
         name = signal.Signals(stopped).name
         display.say(f"stopped by {name}, saved at update {update}; run the same command to resume")
         return stopped
-    display.say(f"done after {counted(update, 'update')}: {stages.finished(recipe, progress)}")
-    if warning := stages.cut_off(recipe, progress):
+    display.say(f"done after {counted(update, 'update')}: {stages.stop_reason(recipe, progress)}")
+    if warning := stages.linear_not_finished(recipe, progress):
         display.say(warning)
     return 0
 
@@ -192,9 +192,9 @@ def _train(
         results = trainer.train(coming.share, progress)
         # Any rank may have received a signal; the time is that of rank 0's clock.
         seconds = (display.clock() - started) * ranks.is_first
-        stopped, seconds = ranks.maximum(signals[0] if signals else 0, seconds)
+        stopped, seconds = ranks.all_reduce_max(signals[0] if signals else 0, seconds)
         progress = replace(
-            progress.updated(coming.position),
+            progress.after_update(coming.position),
             seconds=seconds,
             target_tokens=progress.target_tokens + coming.share.target_tokens,
             scaler=trainer.step.scaler.state_dict(),
@@ -203,13 +203,13 @@ def _train(
         display.waited(coming.waited)
         pace.lap("update", coming.share.target_tokens)
         if plan := pace.plan(settings, progress):
-            plan = ranks.tell(plan)  # by rank 0's clock
+            plan = ranks.broadcast(plan)  # by rank 0's clock
             progress = replace(progress, plan=plan)
             fits = f"{plan.updates:,} updates fit into {plan.minutes:g} minutes"
             display.say(f"{fits}, and the training ends there")
             if warning := stages.low_peak(recipe, progress):
                 display.say(f"warning: {warning}")
-        reason, over = stages.finished(recipe, progress), stages.is_over(recipe, progress)
+        reason, over = stages.stop_reason(recipe, progress), stages.stage_ended(recipe, progress)
         intervals = settings.log_every, settings.validation.every, settings.checkpoints.every
         logs, validates, planned = (progress.completes(each, before) for each in intervals)
         validates = validates or bool(reason) or over
@@ -219,7 +219,7 @@ def _train(
         if validates:
             progress = _validated(trainer, progress, display)
             pace.lap("validation")
-            reason = reason or stages.finished(recipe, progress)
+            reason = reason or stages.stop_reason(recipe, progress)
         planned = planned and not progress.bad_updates  # never replace a good checkpoint
         planned = planned or bool(reason) or over
         if planned or progress.is_best or stopped:
@@ -255,7 +255,7 @@ def _try_largest_batch(trainer: Trainer, progress: Progress, display: Display) -
 def _noted(results: Sequence[UpdateResult], progress: Progress, display: Display) -> Progress:
     """Count and report the updates that a GPU has finished."""
     for result in results:
-        progress = progress.noted(bad=result.is_bad)
+        progress = progress.after_result(bad=result.is_bad)
         display.updated(result)
     return progress
 
@@ -263,12 +263,12 @@ def _noted(results: Sequence[UpdateResult], progress: Progress, display: Display
 def _validated(trainer: Trainer, progress: Progress, display: Display) -> Progress:
     """Validate in rank 0, and note whether it is the best so far."""
     began = time.perf_counter()
-    model = trainer.whole()
+    model = trainer.validation_model()
     if not trainer.ranks.is_first:
-        return progress.validated(trainer.ranks.tell(0.0))
+        return progress.validated(trainer.ranks.broadcast(0.0))
     validation = validate(model, trainer.data, trainer.recipe, dtype=trainer.step.dtype)
     score = validation.score(trainer.recipe.training.validation.best_by)
-    progress = progress.validated(trainer.ranks.tell(score))
+    progress = progress.validated(trainer.ranks.broadcast(score))
     display.validated(progress, validation, seconds=time.perf_counter() - began)
     display.restart()
     return progress

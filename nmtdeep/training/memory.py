@@ -1,7 +1,7 @@
 """Memory of a training: its peak, the largest batch, and smaller batches if memory runs out.
 
 `max_tokens` changes no update. So when memory runs out in any rank, all ranks halve it, split the
-same update again and recompute it (`Step.accumulate`).
+same update again and recompute it (`Step.forward_backward`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from nmtdeep.config import model as config
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batch import Batch, Indices
-from nmtdeep.data.batching import divide
+from nmtdeep.data.batching import batches_of_update
 from nmtdeep.data.windows import Window
 from nmtdeep.errors import OutOfMemoryError, UserError
 from nmtdeep.model.build import build
@@ -102,7 +102,7 @@ def largest_batch(
     """The batch that keeps most for the backward pass; sentences by position in the window.
 
     Args:
-        packed, ranks: as of `batching.divide`.
+        packed, ranks: as of `batching.batches_of_update`.
     """
     width, heads = recipe.model.width, recipe.model.encoder.heads
 
@@ -115,7 +115,7 @@ def largest_batch(
 
     limit = recipe.training.batches.limit(packed=packed)
     divided = (
-        divide(window.lengths, update, limit, packed=packed, ranks=ranks)
+        batches_of_update(window.lengths, update, limit, packed=packed, ranks=ranks)
         for update in window.updates
     )
     return max(chain.from_iterable(divided), key=kept)
@@ -151,7 +151,7 @@ class BatchLimit:
         Returns:
             Whether it is smaller than before.
         """
-        before, self.tokens = self.tokens, -int(self.ranks.maximum(-tokens)[0])
+        before, self.tokens = self.tokens, -int(self.ranks.all_reduce_max(-tokens)[0])
         return self.tokens < before
 
     def half(self, part: Batch | None, error: Exception) -> int:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from nmtdeep.config import optimizer as config
 from nmtdeep.config.variant import packages_of
-from nmtdeep.data.batching import deal
+from nmtdeep.data.batching import assign_to_ranks
 from nmtdeep.errors import UserError
 from nmtdeep.model.layers.residual import CompleteP
 from nmtdeep.model.transformer import Transformer
@@ -204,7 +204,9 @@ class Muon(torch.optim.AdamW):
 
     def _directions(self, matrices: list[Tensor]) -> list[Tensor]:
         """Every matrix made orthogonal, of the size of Adam's steps, each by one rank."""
-        owners = deal([min(each.shape) * each.numel() for each in matrices], self.ranks.size)
+        owners = assign_to_ranks(
+            [min(each.shape) * each.numel() for each in matrices], self.ranks.size
+        )
         own: dict[torch.Size, list[int]] = {}
         directions = list(matrices)
         for place, (matrix, owner) in enumerate(zip(matrices, owners, strict=True)):
@@ -218,7 +220,7 @@ class Muon(torch.optim.AdamW):
             made = scale * orthogonalize(stacked, self.dtype)
             for place, direction in zip(places, made, strict=True):
                 directions[place] = direction
-        self.ranks.add(directions)
+        self.ranks.all_reduce(directions)
         return directions
 
 

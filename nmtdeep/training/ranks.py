@@ -50,18 +50,18 @@ class Ranks:
         """Whether this is rank 0."""
         return self.rank == 0
 
-    def add(self, tensors: list[Tensor]) -> None:
+    def all_reduce(self, tensors: list[Tensor]) -> None:
         """Replace each tensor by its sum over all ranks, the same bits in each of them.
 
         The tensors have one dtype and device.
         """
         self._exchange(tensors, dist.all_reduce)
 
-    def copy_from_first(self, tensors: list[Tensor]) -> None:
+    def broadcast_tensors(self, tensors: list[Tensor]) -> None:
         """Replace each tensor by that of rank 0."""
         self._exchange(tensors, dist.broadcast, src=0)
 
-    def tell(self, value: T) -> T:
+    def broadcast(self, value: T) -> T:
         """The value of rank 0."""
         if self.size == 1:
             return value
@@ -69,7 +69,7 @@ class Ranks:
         _connected(dist.broadcast_object_list, values, src=0, device=CPU)
         return values[0]
 
-    def maximum(self, *numbers: float) -> list[float]:
+    def all_reduce_max(self, *numbers: float) -> list[float]:
         """The largest of each of the numbers over all ranks."""
         if self.size == 1:
             return list(numbers)

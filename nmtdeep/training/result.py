@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nmtdeep.data.batch import Share
+from nmtdeep.data.batch import RankBatches
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,12 @@ class Accumulated(NamedTuple):
     """
 
     number: int
-    share: Share
+    share: RankBatches
     sums: Tensor
     max_tokens: int
 
 
-def on_the_way(numbers: Tensor) -> Callable[[], list[float]]:
+def copy_to_host(numbers: Tensor) -> Callable[[], list[float]]:
     """Copy `(n,)` numbers of a device to the host; the call waits until they have arrived."""
     copy = numbers.to("cpu", non_blocking=numbers.is_cuda)
     arrived = torch.cuda.Event() if numbers.is_cuda else None  # type: ignore[no-untyped-call]

@@ -255,7 +255,7 @@ def check_run(
         if not (overwrite or empty or any(entry.exists() for entry in outputs)):
             hint = f"{OTHER_OUT}, or pass --overwrite, which deletes only files of a training"
             raise UserError("holds files, and no training", where=path, hint=hint)
-        recipe = starting.tokenized(starting.started(recipe, pipeline, path))
+        recipe = starting.tokenized(starting.resolve_start(recipe, pipeline, path))
         return RunDirectory(path, recipe, pipeline, (), corpus)
     return _check_same(path, recipe, pipeline, corpus)
 
@@ -279,7 +279,7 @@ def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline, corpus: str)
     if (path / files.SUMS).exists():
         files.verify(path, checkpoint.CONFIG, hint="restore it from a copy")
     before, saved = read_config(path / checkpoint.CONFIG), checkpoint.saved(path)
-    recipe = starting.resumed(recipe, before.training.start_from, path)
+    recipe = starting.stored_start(recipe, before.training.start_from, path)
     recipe = starting.tokenized(recipe, before)
     changes = differences(before.model_dump(), recipe.model_dump())
     # Scores of another COMET model or beam cannot be compared with the best so far.

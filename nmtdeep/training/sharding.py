@@ -23,7 +23,7 @@ class Shards(nn.Module):
     computed in here because it uses the output matrix, which is whole during a pass only.
     Gradients are sums over the ranks, each of which keeps its part of them.
 
-    All ranks must compute equally many passes; see `idle`.
+    All ranks must compute equally many passes; see `dummy_batch`.
 
     Args:
         model: whole, the same in every rank; it is sharded in place.
@@ -60,19 +60,19 @@ class Shards(nn.Module):
         return self.loss(self.model, batch)
 
 
-def idle(device: torch.device) -> Batch:
+def dummy_batch(device: torch.device) -> Batch:
     """The smallest batch, for a rank that has none left while others still compute."""
     token = torch.full((1, 1), EOS, device=device)
     return Batch(token, token, token, target_tokens=1, padded_tokens=2, real_tokens=2)
 
 
-def whole(tensor: Tensor) -> Tensor:
+def full_tensor(tensor: Tensor) -> Tensor:
     """A tensor with the parts of all ranks, all of which must call this."""
     # Shards are DTensors, a class that is slow to import.
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
-def like(tensor: Tensor, pattern: Tensor) -> Tensor:
+def shard_like(tensor: Tensor, pattern: Tensor) -> Tensor:
     """A whole tensor's part that belongs to the sharded `pattern`, or all of it, on its device."""
     tensor = tensor.to(pattern.device)
     if not hasattr(pattern, "placements") or tensor.shape != pattern.shape:
@@ -84,7 +84,7 @@ def like(tensor: Tensor, pattern: Tensor) -> Tensor:
     return distribute_tensor(tensor, mesh, pattern.placements, src_data_rank=None)
 
 
-def gathered(tensors: Mapping[str, Tensor], *, keep: bool) -> dict[str, Tensor]:
+def gather_full(tensors: Mapping[str, Tensor], *, keep: bool) -> dict[str, Tensor]:
     """Whole tensors by name, on the CPU, one after the other through the device.
 
     All ranks must call this.
@@ -92,5 +92,5 @@ def gathered(tensors: Mapping[str, Tensor], *, keep: bool) -> dict[str, Tensor]:
     Returns:
         The tensors, none if not `keep`.
     """
-    together = ((name, whole(tensor.detach())) for name, tensor in tensors.items())
+    together = ((name, full_tensor(tensor.detach())) for name, tensor in tensors.items())
     return {name: tensor.cpu() for name, tensor in together if keep}

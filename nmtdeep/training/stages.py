@@ -12,7 +12,7 @@ from nmtdeep.training.state import Progress
 from nmtdeep.units import percent
 
 
-def finished(recipe: Recipe, progress: Progress) -> str:
+def stop_reason(recipe: Recipe, progress: Progress) -> str:
     """Why the training is over; empty if it is not."""
     settings = recipe.training
     stages, patience = settings.stages, settings.validation.patience
@@ -32,7 +32,7 @@ def finished(recipe: Recipe, progress: Progress) -> str:
     return ""
 
 
-def is_over(recipe: Recipe, progress: Progress) -> bool:
+def stage_ended(recipe: Recipe, progress: Progress) -> bool:
     """Whether the current stage is complete and another one follows."""
     return progress.stage + 1 < len(recipe.training.stages) and _reached_end(recipe, progress)
 
@@ -48,7 +48,7 @@ def _reached_end(recipe: Recipe, progress: Progress) -> bool:
     return False
 
 
-def begin_next(recipe: Recipe, progress: Progress) -> Progress:
+def next_stage(recipe: Recipe, progress: Progress) -> Progress:
     """The progress at the start of the next stage.
 
     If groups or updates have other sizes, a new epoch begins. Patience starts again, because a
@@ -66,14 +66,14 @@ def begin_next(recipe: Recipe, progress: Progress) -> Progress:
         stage_update=progress.update,
         stage_epoch=progress.position.epochs_of(counted),
     )
-    if continues(recipe, progress.stage):
+    if keeps_model(recipe, progress.stage):
         return progress
     if recipe.training.growth.restart_lr:
         progress = restarted(recipe, progress)
     return replace(progress, stale=0, scaler={})
 
 
-def continues(recipe: Recipe, stage: int) -> bool:
+def keeps_model(recipe: Recipe, stage: int) -> bool:
     """Whether a stage differs from the one before in its mixture of corpora only.
 
     Then optimizer, learning rate and patience go on.
@@ -99,7 +99,7 @@ def announcement(recipe: Recipe, progress: Progress) -> str:
     growth, model = recipe.training.growth, recipe.at_stage(progress.stage).model
     stages = len(recipe.training.stages)
     place = f"stage {progress.stage + 1} of {stages} | update {progress.update}"
-    if continues(recipe, progress.stage):
+    if keeps_model(recipe, progress.stage):
         mixture = recipe.at_stage(progress.stage).training.mixture.items()
         return f"{place} | mixture {', '.join(f'{name} {weight:g}' for name, weight in mixture)}"
     restart = ", learning rate restarted" if growth.restart_lr else ""
@@ -141,7 +141,7 @@ def nothing_to_do(recipe: Recipe, progress: Progress) -> str:
     total = progress.last_update(settings)
     if update >= (total or math.inf):
         return f"already at update {update} of {total}: nothing to do"
-    reason = finished(recipe, progress)
+    reason = stop_reason(recipe, progress)
     if settings.max_minutes is not None and progress.seconds >= settings.max_minutes * 60:
         more = math.ceil(settings.max_minutes * (total or 2 * update) / max(update, 1))
         how = "--minutes " if settings.max_updates == "auto" else "training.max_minutes="
@@ -149,7 +149,7 @@ def nothing_to_do(recipe: Recipe, progress: Progress) -> str:
     return f"already at update {update} of {total or 'unknown'}: nothing to do ({reason})"
 
 
-def cut_off(recipe: Recipe, progress: Progress) -> str:
+def linear_not_finished(recipe: Recipe, progress: Progress) -> str:
     """A warning if a linear schedule ended while its rate was high; empty if it did not."""
     settings, update = recipe.training, progress.update
     schedule, last = settings.schedule, progress.last_update(settings)

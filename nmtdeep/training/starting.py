@@ -19,12 +19,12 @@ from nmtdeep.text.pipeline import TextPipeline
 FREE = ("model.dropout.", *(f"model{stack}.initializer" for stack in ("", ".encoder", ".decoder")))
 
 
-def described(start: StartFrom, digits: int = 64) -> str:
+def start_text(start: StartFrom, digits: int = 64) -> str:
     """Where the weights come from, on one line, with the first digits of their SHA-256."""
     return f"{start.path} ({start.checkpoint}), SHA-256 {(start.sha256 or '')[:digits]}"
 
 
-def started(recipe: Recipe, pipeline: TextPipeline, out: Path) -> Recipe:
+def resolve_start(recipe: Recipe, pipeline: TextPipeline, out: Path) -> Recipe:
     """The recipe of the new run `out`, with the checkpoint that it starts from and its SHA-256.
 
     Raises:
@@ -52,7 +52,7 @@ def started(recipe: Recipe, pipeline: TextPipeline, out: Path) -> Recipe:
     return recipe.with_training(start_from=found)
 
 
-def resumed(recipe: Recipe, stored: StartFrom | None, out: Path) -> Recipe:
+def stored_start(recipe: Recipe, stored: StartFrom | None, out: Path) -> Recipe:
     """The recipe of the run `out`, which exists, with the start that is `stored` in its config.
 
     The same command resumes the run, even if its source is gone or was trained on.
@@ -62,7 +62,7 @@ def resumed(recipe: Recipe, stored: StartFrom | None, out: Path) -> Recipe:
     """
     given = recipe.training.start_from
     if given and not (stored and Path(given.path).resolve() == Path(stored.path).resolve()):
-        began = f"started from {described(stored, 16)}" if stored else "started without --from"
+        began = f"started from {start_text(stored, 16)}" if stored else "started without --from"
         raise UserError(
             f"{began}, not from {given.path}",
             where=out,

@@ -16,7 +16,7 @@ from nmtdeep.config.training import Training
 from nmtdeep.data.mixture import Position
 from nmtdeep.data.windows import DataPosition
 from nmtdeep.errors import CheckpointError
-from nmtdeep.training.sharding import like
+from nmtdeep.training.sharding import shard_like
 
 START = DataPosition()
 
@@ -118,11 +118,11 @@ class Progress:
         fits = self.plan is not None and self.plan.minutes == settings.max_minutes
         return self.plan.updates if self.plan and fits else None
 
-    def updated(self, position: Position) -> Progress:
+    def after_update(self, position: Position) -> Progress:
         """After one more update, at this position in the data."""
         return replace(self, update=self.update + 1, position=position, score=None)
 
-    def noted(self, *, bad: bool) -> Progress:
+    def after_result(self, *, bad: bool) -> Progress:
         """With the result of one more update, `bad` or not."""
         return replace(self, bad_updates=self.bad_updates + 1 if bad else 0)
 
@@ -197,7 +197,9 @@ def restore_optimizer(
             known.update(keys.values())
             fits &= not saved or {moment: each.shape for moment, each in saved.items()} == shapes
             restored[parameter] = {
-                moment: each if moment == "step" and not counts_there else like(each, parameter)
+                moment: each
+                if moment == "step" and not counts_there
+                else shard_like(each, parameter)
                 for moment, each in saved.items()
             }
     if not fits or tensors.keys() - known:

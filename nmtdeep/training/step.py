@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from nmtdeep.config import training as config
-from nmtdeep.data.batch import Batch, Share
+from nmtdeep.data.batch import Batch, RankBatches
 from nmtdeep.devices import keep_compiled, native_bf16
 from nmtdeep.errors import UserError
 from nmtdeep.model.kernels import LOW_PRECISION
@@ -24,8 +24,8 @@ from nmtdeep.training.loss import Loss, batch_loss
 from nmtdeep.training.memory import UNLIMITED, BatchLimit, is_out_of_memory, release
 from nmtdeep.training.optimizer import make_optimizer
 from nmtdeep.training.ranks import ALONE, Ranks
-from nmtdeep.training.result import Accumulated, UpdateResult, on_the_way
-from nmtdeep.training.sharding import Shards, idle, whole
+from nmtdeep.training.result import Accumulated, UpdateResult, copy_to_host
+from nmtdeep.training.sharding import Shards, dummy_batch, full_tensor
 
 PRECISIONS = {
     "fp32": torch.float32,
@@ -134,15 +134,15 @@ class Step:
             return self._cast.loss(batch)
         return self.shards(batch) if self.shards else self._loss(self.model, batch)
 
-    def update(self, share: Share, number: int, lr: float) -> UpdateResult:
+    def update(self, share: RankBatches, number: int, lr: float) -> UpdateResult:
         """Train update `number`, of which this rank computes its `share`, and wait for its result.
 
         Raises:
             OutOfMemoryError: if memory does not hold the smallest batch.
         """
-        return self.move(self.accumulate(share, number), lr)()
+        return self.apply(self.forward_backward(share, number), lr)()
 
-    def move(self, done: Accumulated, lr: float) -> Callable[[], UpdateResult]:
+    def apply(self, done: Accumulated, lr: float) -> Callable[[], UpdateResult]:
         """Take the step of an update.
 
         Nothing here waits for a GPU (but an optimizer of another package, and a loss scale). If
@@ -152,7 +152,7 @@ class Step:
             A call that waits for the result.
         """
         share, sums = done.share, done.sums
-        self.ranks.add([sums])
+        self.ranks.all_reduce([sums])
         for group in self.optimizer.param_groups:
             rate = lr * group.get("rate", 1.0)
             if isinstance(group["lr"], Tensor):
@@ -166,7 +166,7 @@ class Step:
         else:
             self._clip_and_step([sums])
         scale = self.scaler.get_scale() if fp16 else 0.0
-        numbers = on_the_way(torch.cat((self._norms, sums)))
+        numbers = copy_to_host(torch.cat((self._norms, sums)))
         if not self.graphs.calls:
             self.optimizer.zero_grad(set_to_none=True)
 
@@ -189,7 +189,7 @@ class Step:
 
         return result
 
-    def accumulate(self, share: Share, number: int) -> Accumulated:
+    def forward_backward(self, share: RankBatches, number: int) -> Accumulated:
         """Sum the gradients of all batches over the ranks; in smaller parts if memory runs out.
 
         All ranks must call this. It does not wait for a GPU.
@@ -218,7 +218,7 @@ class Step:
                     sums += self._sums_of(piece)
                 if self.shards:  # a rank without a batch takes part in each exchange
                     for _ in range(share.passes - len(share.batches)):
-                        (0.0 * self.loss(idle(self.device)).smoothed).backward()  # type: ignore[no-untyped-call]
+                        (0.0 * self.loss(dummy_batch(self.device)).smoothed).backward()  # type: ignore[no-untyped-call]
             except Exception as error:
                 if self._records and self.graphs.calls and is_out_of_memory(error):
                     self._records, limit = False, limit - 1  # all ranks compute the update again
@@ -280,7 +280,7 @@ class Step:
         for parameter in trained:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-        self.ranks.add([each.grad for each in trained if each.grad is not None])
+        self.ranks.all_reduce([each.grad for each in trained if each.grad is not None])
 
     def _seed(self, seed: int) -> None:
         """Seed the generators that dropout draws from; `torch.manual_seed` visits every backend."""
@@ -326,4 +326,4 @@ def outer_layers(model: Transformer) -> dict[str, list[nn.Parameter]]:
 def gradient_norm(parameters: Iterable[Tensor]) -> Tensor:
     """Norm of the gradients of all `parameters`, as one vector over all ranks."""
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    return whole(torch.nn.utils.get_total_norm(gradients))
+    return full_tensor(torch.nn.utils.get_total_norm(gradients))

@@ -15,7 +15,7 @@ from nmtdeep import checkpoint, memory
 from nmtdeep.config.model import SIDES
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.stages import Frozen
-from nmtdeep.data.batch import Batch, Share, read_batch
+from nmtdeep.data.batch import Batch, RankBatches, read_batch
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.mixture import Position, by_corpus
 from nmtdeep.data.windows import Epoch
@@ -23,13 +23,13 @@ from nmtdeep.model.build import build, initialize
 from nmtdeep.model.growth import carry_over, layer_maps
 from nmtdeep.model.initialization import Sample
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.average import MovingAverage
 from nmtdeep.training.divergence import diagnose, is_lost
+from nmtdeep.training.ema import MovingAverage
 from nmtdeep.training.graphs import pays_to_compile
 from nmtdeep.training.memory import largest_batch, peak_memory, release, too_large
 from nmtdeep.training.ranks import ALONE, Ranks
 from nmtdeep.training.result import UpdateResult
-from nmtdeep.training.sharding import gathered
+from nmtdeep.training.sharding import gather_full
 from nmtdeep.training.stages import lr_of
 from nmtdeep.training.state import Progress, optimizer_tensors, restore_optimizer
 from nmtdeep.training.step import Step, resolve_precision
@@ -71,16 +71,16 @@ class Trainer:
         self.recipe = recipe
         self.data = data
         self.ranks = ranks
-        self.model = fresh_model(recipe, data)
+        self.model = initialized_model(recipe, data)
         if start:
             model_file = start / checkpoint.MODEL
-            checkpoint.fill(self.model, checkpoint.read_tensors(model_file), model_file)
+            checkpoint.load_weights(self.model, checkpoint.read_tensors(model_file), model_file)
         untrained, moments = (checkpoint.GROWN, checkpoint.INITIAL), None
         if start and checkpoint.read_state(start).get("kind") not in untrained:
             moments = checkpoint.read_tensors(start / checkpoint.OPTIMIZER)
         ready()
         # Processors of different kinds may have drawn and measured with other roundings.
-        ranks.copy_from_first(list(checkpoint.weights(self.model).values()))
+        ranks.broadcast_tensors(list(checkpoint.weights(self.model).values()))
         freeze(self.model, recipe.training.frozen)
         dtype = dtype or resolve_precision(recipe.training.precision, ranks.device)
         how: dict[str, Any] = {"ranks": ranks, "device": ranks.device}
@@ -90,16 +90,16 @@ class Trainer:
         self.average = MovingAverage(self.model, decay) if decay else None
         self.saved = start.name if start else ""
         self._real = self._padded = 0
-        self._newest: tuple[Share, Callable[[], UpdateResult]] | None = None
+        self._newest: tuple[RankBatches, Callable[[], UpdateResult]] | None = None
         if start and moments is not None:
             names = [name for name in moments if name.startswith(LATEST)]
             if latest := {name.removeprefix(LATEST): moments.pop(name) for name in names}:
-                checkpoint.fill(self.model, latest, start / checkpoint.OPTIMIZER)
+                checkpoint.load_weights(self.model, latest, start / checkpoint.OPTIMIZER)
             restore_optimizer(self.model, self.step.optimizer, moments)
             if scaler := Progress.of(start).scaler:
                 self.step.scaler.load_state_dict(scaler)
 
-    def deeper(self, recipe: Recipe) -> Trainer:
+    def grown(self, recipe: Recipe) -> Trainer:
         """A trainer of the next stage's `recipe`, whose model has learned what this one has.
 
         The moments of its optimizer and its loss scale start again (Li et al. 2020's release).
@@ -144,7 +144,7 @@ class Trainer:
     def _taken(self, batch: Batch) -> int:
         """Bytes that a forward and backward pass takes at its peak, on a CPU."""
         memory.forget_peak()
-        self.step.accumulate(Share.whole([batch.to(self.ranks.device)]), 0)
+        self.step.forward_backward(RankBatches.single([batch.to(self.ranks.device)]), 0)
         self.step.forget()
         release()
         return peak_memory(self.ranks.device) - memory.resident()
@@ -158,7 +158,7 @@ class Trainer:
         if not few:
             return
         # When all know the peaks, all have released them.
-        quarter, half = self.ranks.maximum(
+        quarter, half = self.ranks.all_reduce_max(
             *(self._taken(batch.part(0, count)) for count in (few, more))
         )
         tokens = limit.tokens
@@ -173,7 +173,7 @@ class Trainer:
                 tokens = min(tokens, batch.part(0, pairs).cells)
         limit.reduce(tokens)
 
-    def train(self, share: Share, progress: Progress) -> list[UpdateResult]:
+    def train(self, share: RankBatches, progress: Progress) -> list[UpdateResult]:
         """Train the update after `progress`, of which this rank computes `share`.
 
         While a GPU computes it, the host reads the result of the update before.
@@ -189,10 +189,10 @@ class Trainer:
         update = progress.update + 1
         self._real += share.real_tokens
         self._padded += share.padded_tokens
-        gradients = self.step.accumulate(share, update)
+        gradients = self.step.forward_backward(share, update)
         before = self.finish(progress)
         lr = lr_of(self.recipe, progress, update)
-        self._newest = share, self.step.move(gradients, lr)
+        self._newest = share, self.step.apply(gradients, lr)
         if self.average:
             self.average.add(update)
         return before
@@ -221,7 +221,7 @@ class Trainer:
             raise diagnose(
                 result,
                 self.model,
-                partial(self.step.accumulate, share, result.number),
+                partial(self.step.forward_backward, share, result.number),
                 ranks=self.ranks,
                 saved=self.saved,
             )
@@ -235,9 +235,9 @@ class Trainer:
             moments |= {f"{LATEST}{name}": weight for name, weight in weights.items()}
             weights = self.average.weights
         keep = self.ranks.is_first
-        return gathered(weights, keep=keep), gathered(moments, keep=keep)
+        return gather_full(weights, keep=keep), gather_full(moments, keep=keep)
 
-    def whole(self) -> Transformer:
+    def validation_model(self) -> Transformer:
         """The model to validate: itself, or in rank 0 a copy that is whole, or has the average.
 
         All ranks must call this.
@@ -245,21 +245,21 @@ class Trainer:
         if not (self.step.shards or self.average):
             return self.model
         weights = self.average.weights if self.average else checkpoint.weights(self.model)
-        tensors = gathered(weights, keep=self.ranks.is_first)
+        tensors = gather_full(weights, keep=self.ranks.is_first)
         if not self.ranks.is_first:
             return self.model
-        copy = built(self.recipe, self.data)
-        checkpoint.fill(copy, tensors, Path("the copy"))
+        copy = empty_model(self.recipe, self.data)
+        checkpoint.load_weights(copy, tensors, Path("the copy"))
         return copy.to(self.ranks.device)
 
 
-def fresh_model(recipe: Recipe, data: DataDirectory) -> Transformer:
+def initialized_model(recipe: Recipe, data: DataDirectory) -> Transformer:
     """The recipe's model for this corpus, initialized.
 
     An initializer measures on sentences of the first training corpus drawn by the recipe's seed,
     which are the same for every device and rank.
     """
-    model, seed = built(recipe, data), recipe.training.seed
+    model, seed = empty_model(recipe, data), recipe.training.seed
     corpus = data.corpus(data.training[0])
     draw = np.random.default_rng(seed)
     chosen = np.sort(draw.choice(len(corpus), min(SAMPLE, len(corpus)), replace=False))
@@ -280,6 +280,6 @@ def freeze(model: Transformer, frozen: Frozen) -> None:
         part.requires_grad_(False)
 
 
-def built(recipe: Recipe, data: DataDirectory) -> Transformer:
+def empty_model(recipe: Recipe, data: DataDirectory) -> Transformer:
     """The recipe's model for this corpus, without values yet."""
     return build(recipe.model, **data.pipeline.sizes)

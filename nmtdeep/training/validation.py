@@ -13,7 +13,7 @@ import torch
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batch import read_batch
-from nmtdeep.data.batching import cut, sort_by_length
+from nmtdeep.data.batching import cut_by_tokens, sort_by_length
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.model.transformer import Transformer
@@ -135,7 +135,7 @@ def corpus_loss(
     total = torch.zeros(2, dtype=torch.float64, device=device)
     smoothing, compiles = recipe.training.label_smoothing, pays_to_compile(recipe, device)
     budget = recipe.training.batches.limit(packed=recipe.uses_packing(device.type))
-    for indices in cut(lengths.max(axis=0), sort_by_length(lengths), budget):
+    for indices in cut_by_tokens(lengths.max(axis=0), sort_by_length(lengths), budget):
         batch = read_batch(corpus, indices).to(device)
         sums = batch_loss(model, batch, smoothing=smoothing, dtype=dtype, compiles=compiles)
         total += torch.stack((sums.smoothed, sums.nll)).double()  # read by the host at the end

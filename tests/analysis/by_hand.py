@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from nmtdeep.data.batch import Batch
-from nmtdeep.model.layers.context import Context
+from nmtdeep.model.layers.sublayer import Context
 from nmtdeep.model.transformer import Stack, Transformer
 
 

@@ -63,7 +63,7 @@ IN_TRAINING = {
     f"{LOOP}:Display.updated": 8,
     f"{LOOP}:Display.validated": 4,
     f"{TRAINER}:carry_over": 2,
-    f"{LOOP}:Trainer.deeper": 2,
+    f"{LOOP}:Trainer.grown": 2,
     f"{LOOP}:Trainer.tensors": 4,
     f"{CHECKPOINT}:save_tensors": 9,
     "nmtdeep.files:sync": 5,
@@ -73,7 +73,7 @@ IN_TRAINING = {
     "nmtdeep.training.validation:score_texts": 4,
     "nmtdeep.data.segmentation:Segmenter.draw": 400,
     "nmtdeep.averaging:average": 1,
-    "nmtdeep.training.finish:score_split": 1,
+    "nmtdeep.training.final_scores:score_split": 1,
 }
 IN_PREPROCESSING = {
     "nmtdeep.preprocessing.preprocess:corpus_writer": 6,

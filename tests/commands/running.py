@@ -26,10 +26,10 @@ from typing import Any
 
 PRELOAD = (
     "nmtdeep.cli.main",
-    "nmtdeep.decoding.forced",
+    "nmtdeep.decoding.log_probs",
     "nmtdeep.decoding.streams",
     "nmtdeep.preprocessing",
-    "nmtdeep.training.finish",
+    "nmtdeep.training.final_scores",
     "nmtdeep.training.loop",
     "torch._dynamo",
     "torch.utils.tensorboard",

@@ -36,7 +36,7 @@ KILLS = {
         "in the deletion of a checkpoint": Interrupt(f"{CHECKPOINT}:remove", 1),
         "before the last deletion": Interrupt(f"{CHECKPOINT}:remove", 2),
         "in the averaging": Interrupt("nmtdeep.averaging:average"),
-        "in the last scores": Interrupt("nmtdeep.training.finish:score_split", 2),
+        "in the last scores": Interrupt("nmtdeep.training.final_scores:score_split", 2),
     },
 }
 

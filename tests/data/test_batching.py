@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmtdeep.data.batch import Indices, gather, pad, read_batch
-from nmtdeep.data.batching import cut, sort_by_length, split, updates
+from nmtdeep.data.batching import cut_by_tokens, sort_by_length, split_groups, updates
 from nmtdeep.data.corpus import MonolingualCorpus, ParallelCorpus
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1, max_size=80).map(
@@ -64,7 +64,7 @@ def test_max_tokens_splits_groups_and_changes_no_update(
     lengths: np.ndarray, budgets: dict, place: dict, max_tokens: int
 ) -> None:
     for update in updates(lengths, **budgets, **place):
-        batches = list(split(lengths, update, max_tokens))
+        batches = list(split_groups(lengths, update, max_tokens))
         for batch in batches:
             assert padded(lengths, batch) <= max_tokens or len(batch) == 1
         together = np.concatenate(batches).tolist()
@@ -74,7 +74,7 @@ def test_max_tokens_splits_groups_and_changes_no_update(
 @pytest.mark.parametrize("max_tokens", range(1, 70))
 def test_small_budgets_are_split_as_evenly_as_larger_ones(max_tokens: int) -> None:
     lengths = np.ones((2, 100), np.int32)
-    sizes = [len(batch) for batch in split(lengths, [np.arange(100)], max_tokens)]
+    sizes = [len(batch) for batch in split_groups(lengths, [np.arange(100)], max_tokens)]
     assert len(sizes) == math.ceil(100 / max_tokens)
     assert max(sizes) <= max_tokens
     assert max(sizes) - math.ceil(100 / len(sizes)) <= max(max_tokens // 32, 1)
@@ -104,7 +104,7 @@ def test_runs_equal_those_of_a_simple_loop(lengths: np.ndarray, budget: int, ran
             runs.append([index])
         else:
             runs[-1] = run
-    assert [run.tolist() for run in cut(longer, order, budget)] == runs
+    assert [run.tolist() for run in cut_by_tokens(longer, order, budget)] == runs
 
 
 def test_a_sentence_beyond_every_budget_is_an_update_of_its_own() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmtdeep.data.batch import read_batch
-from nmtdeep.data.batching import divide, updates
+from nmtdeep.data.batching import batches_of_update, updates
 from nmtdeep.data.capacity import MOST, SAMPLE, Capacity, capacities, fitting
 from nmtdeep.data.corpus import ParallelCorpus
 from nmtdeep.text.vocabulary import EOS, PAD
@@ -57,7 +57,9 @@ def plan(lengths, epochs, **sizes):
     """Lengths of the batches of packed updates."""
     for epoch in epochs:
         for update in updates(lengths, seed=1, epoch=epoch, **sizes):
-            for batch in divide(lengths, update, sizes["tokens_per_update"], packed=True, ranks=1):
+            for batch in batches_of_update(
+                lengths, update, sizes["tokens_per_update"], packed=True, ranks=1
+            ):
                 yield lengths[:, batch].astype(np.int64)
 
 

@@ -14,7 +14,13 @@ from data.test_windows import corpus
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.training import Batches
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
-from nmtdeep.data.mixture import MixedPosition, Walk, by_corpus, drawn, shares
+from nmtdeep.data.mixture import (
+    CorpusReader,
+    MixedPosition,
+    by_corpus,
+    corpus_of_group,
+    mixture_probabilities,
+)
 from nmtdeep.data.windows import DataPosition, Epoch
 from nmtdeep.errors import UserError
 from nmtdeep.preprocessing.preprocess import preprocess
@@ -34,21 +40,27 @@ def corpora() -> dict[str, ParallelCorpus]:
 
 
 def test_shares(corpora):
-    assert shares({"web": 2.0, "clean": 6.0}, corpora) == {"clean": 0.75, "web": 0.25, "crawl": 0.0}
+    assert mixture_probabilities({"web": 2.0, "clean": 6.0}, corpora) == {
+        "clean": 0.75,
+        "web": 0.25,
+        "crawl": 0.0,
+    }
     sides = [(each.source, each.target) for each in corpora.values()]
     tokens = np.array([len(source.tokens) + len(target.tokens) for source, target in sides])
     for mixture, power in (({}, 1), ({"temperature": 1.0}, 1), ({"temperature": 5.0}, 0.2)):
         expected = tokens**power / (tokens**power).sum()
-        assert list(shares(mixture, corpora).values()) == pytest.approx(expected.tolist())
+        assert list(mixture_probabilities(mixture, corpora).values()) == pytest.approx(
+            expected.tolist()
+        )
     with pytest.raises(UserError, match="no training corpus wbe, only clean, web, crawl"):
-        shares({"wbe": 1.0}, corpora)
+        mixture_probabilities({"wbe": 1.0}, corpora)
 
 
 def test_groups_are_drawn_by_seed_and_number_in_proportion():
     weights = {"clean": 0.7, "web": 0.0, "crawl": 0.3}
-    sequence = [drawn(weights, 1, number) for number in range(4000)]
-    assert sequence == [drawn(weights, 1, number) for number in range(4000)]
-    assert sequence != [drawn(weights, 2, number) for number in range(4000)]
+    sequence = [corpus_of_group(weights, 1, number) for number in range(4000)]
+    assert sequence == [corpus_of_group(weights, 1, number) for number in range(4000)]
+    assert sequence != [corpus_of_group(weights, 2, number) for number in range(4000)]
     counts = Counter(sequence)
     assert set(counts) == {"clean", "crawl"}
     deviation = (4000 * 0.7 * 0.3) ** 0.5
@@ -57,10 +69,10 @@ def test_groups_are_drawn_by_seed_and_number_in_proportion():
 
 def walked(corpora, position, mixture, count):
     """`count` updates: for each, `(corpus, epoch, sentences)` of its groups; positions."""
-    walk = Walk(3, BATCHES, sentences=40, block=8)
+    walk = CorpusReader(3, BATCHES, sentences=40, block=8)
     names = {id(each): name for name, each in corpora.items()}
     opened = {name: lambda _, each=each: each for name, each in corpora.items()}
-    found = walk.mixed(opened, position, shares(mixture, corpora))
+    found = walk.mixed(opened, position, mixture_probabilities(mixture, corpora))
     for parts, after in islice(found, count):
         groups = [
             (names[id(part.corpus)], part.window.indices[group].tolist())
@@ -87,9 +99,9 @@ def test_each_corpus_is_read_as_if_it_were_alone(corpora):
         assert flat == list(islice(alone, len(flat)))
         assert updates[-1][1].corpora[name].epoch == len(flat) // SIZES[name]
     # The groups of an update are the next ones of the sequence; those of a window are together.
-    weights = shares({"clean": 0.5, "web": 0.3, "crawl": 0.2}, corpora)
+    weights = mixture_probabilities({"clean": 0.5, "web": 0.3, "crawl": 0.2}, corpora)
     for groups, after in updates:
-        names = [drawn(weights, 3, number + place) for place in range(len(groups))]
+        names = [corpus_of_group(weights, 3, number + place) for place in range(len(groups))]
         assert Counter(names) == Counter(name for name, _ in groups)
         number += len(groups)
         assert after.drawn == number

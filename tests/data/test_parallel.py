@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nmtdeep.data.parallel import Pool, ahead, can_start, obstacle, ordered_map, worker_number
+from nmtdeep.data.parallel import Pool, can_start, lookahead, obstacle, ordered_map, worker_number
 from nmtdeep.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -87,11 +87,11 @@ def test_results_before_an_error_come_first():
         raise ValueError
 
     for count in range(5):
-        taken = ahead(items(), count)
+        taken = lookahead(items(), count)
         assert [next(taken) for _ in range(3)] == [1, 2, 3]
         with pytest.raises(ValueError):
             next(taken)
-        assert list(ahead(iter("abc"), count)) == ["a", "b", "c"]
+        assert list(lookahead(iter("abc"), count)) == ["a", "b", "c"]
 
 
 def test_workers_are_numbered():

@@ -17,8 +17,8 @@ from nmtdeep.data.corpus import MonolingualCorpus, ParallelCorpus
 from nmtdeep.data.windows import Epoch
 from nmtdeep.errors import UserError
 from nmtdeep.training.feed import upcoming
-from nmtdeep.training.opening import check
 from nmtdeep.training.ranks import ALONE, Ranks
+from nmtdeep.training.setup import check
 from nmtdeep.training.state import Progress
 
 BATCHES = Batches(group_tokens=40, tokens_per_update=90)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from nmtdeep.decoding.forced import log_probabilities
+from nmtdeep.decoding.log_probs import log_probabilities
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.text.vocabulary import EOS
 

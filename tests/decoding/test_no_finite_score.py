@@ -14,7 +14,7 @@ import pytest
 
 import nmtdeep
 from nmtdeep.decoding import resuming, streams
-from nmtdeep.decoding.forced import log_probabilities
+from nmtdeep.decoding.log_probs import log_probabilities
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import CheckpointError
 

@@ -16,7 +16,7 @@ from commands.running import Commands, Finished, Interrupt
 from nmtdeep.cli.options import of_launcher
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.decoding import streams
-from nmtdeep.decoding.forced import log_probabilities
+from nmtdeep.decoding.log_probs import log_probabilities
 from nmtdeep.decoding.translator import BUFFER, Translator
 from nmtdeep.errors import UserError
 

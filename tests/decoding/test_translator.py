@@ -13,7 +13,7 @@ import pytest
 
 from nmtdeep.checkpoint import load
 from nmtdeep.config.decoding import RECIPE_DEFAULTS
-from nmtdeep.decoding.forced import log_probabilities
+from nmtdeep.decoding.log_probs import log_probabilities
 from nmtdeep.decoding.searcher import SourceBatch
 from nmtdeep.decoding.translator import Candidate, Translation, Translator
 from nmtdeep.errors import CheckpointError, UserError

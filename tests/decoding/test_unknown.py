@@ -11,7 +11,7 @@ import torch
 
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.model import Model
-from nmtdeep.decoding.forced import log_probabilities
+from nmtdeep.decoding.log_probs import log_probabilities
 from nmtdeep.decoding.searcher import Searcher, SourceBatch
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.model.build import build

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nmtdeep.config.training import Training
-from nmtdeep.data.batch import Share
+from nmtdeep.data.batch import RankBatches
 from nmtdeep.training.step import PRECISIONS, Step
 from tests.training.test_graphs import filled_shares
 
@@ -43,7 +43,7 @@ def test_updates(name, precision, optimizer, stance, device, tiny_model, tiny_ru
     if device.type == "cpu":
         pytest.skip("only a GPU has graphs")
     shares = [
-        Share.whole([batch.to(device) for _, batch in share.batches])
+        RankBatches.single([batch.to(device) for _, batch in share.batches])
         for share in filled_shares(tiny_run, 12)
     ]
     types = len(tiny_run.pipeline.source.vocabulary)
@@ -68,7 +68,7 @@ def test_graphs_are_recorded_anew_after_they_were_freed(device, tiny_model, tiny
     if device.type == "cpu":
         pytest.skip("only a GPU has graphs")
     shares = [
-        Share.whole([batch.to(device) for _, batch in share.batches])
+        RankBatches.single([batch.to(device) for _, batch in share.batches])
         for share in filled_shares(tiny_run, 16)
     ]
     found = []

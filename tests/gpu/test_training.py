@@ -144,7 +144,7 @@ def test_an_update_is_launched_without_waiting(device, make_model, make_share):
     torch.cuda.set_sync_debug_mode("warn")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        step.move(step.accumulate(share, 2), 0.01)
+        step.apply(step.forward_backward(share, 2), 0.01)
     torch.cuda.set_sync_debug_mode("default")
     waits = [each for each in caught if "synchronizing" in str(each.message)]
     assert [Path(each.filename).name for each in waits] == []

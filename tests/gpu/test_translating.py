@@ -5,7 +5,7 @@ from contextlib import closing
 from nmtdeep.checkpoint import load
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.data.parallel import Pool
-from nmtdeep.decoding.forced import log_probabilities
+from nmtdeep.decoding.log_probs import log_probabilities
 from nmtdeep.decoding.searcher import Worker
 from nmtdeep.decoding.translator import Translator
 

@@ -15,7 +15,7 @@ from model.choices import VARIANTS
 from nmtdeep.config.model import Model
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.training import Training
-from nmtdeep.data.batch import Batch, Share
+from nmtdeep.data.batch import Batch, RankBatches
 from nmtdeep.data.capacity import Capacity
 from nmtdeep.model.build import build
 from nmtdeep.packing import Packing
@@ -51,7 +51,7 @@ def recorded(model: Model, precision: str, **settings: Any) -> Recorder:
         with torch.device("cuda"):
             network = build(model, source_types=TYPES, target_types=TYPES)
         step = Step(network, training, dtype=PRECISIONS[precision])
-        share = Share.whole([batch(packed=packed)])
+        share = RankBatches.single([batch(packed=packed)])
         with Recorder() as recorder:
             step.update(share, 1, 1e-4)
             recorder.forget()
@@ -76,12 +76,12 @@ def test_an_update_is_launched_before_the_host_waits_for_the_one_before(
         with torch.device("cuda"):
             network = build(tiny_config(), source_types=TYPES, target_types=TYPES)
         step = Step(network, Training(), dtype=torch.bfloat16)
-        share = Share.whole([batch(packed=True)])
+        share = RankBatches.single([batch(packed=True)])
         with Recorder() as recorder:
             step.update(share, 1, 1e-4)  # creates moments and tables
             recorder.forget()
-            wait = step.move(step.accumulate(share, 2), 1e-4)
-            step.move(step.accumulate(share, 3), 1e-4)
+            wait = step.apply(step.forward_backward(share, 2), 1e-4)
+            step.apply(step.forward_backward(share, 3), 1e-4)
             assert not recorder.waits
             wait()
             assert set(recorder.waits) == AT_THE_END
@@ -128,7 +128,7 @@ def test_few_launches_of_a_replayed_update_are_outside_its_graphs(
             network = build(tiny_config(width=64, depth=6), source_types=TYPES, target_types=TYPES)
         step = Step(network, Training(clip_norm=1.0), dtype=torch.bfloat16)
         filled = replace(batch(packed=True), capacity=capacity, indices=np.arange(SENTENCES))
-        share = Share.whole([filled])
+        share = RankBatches.single([filled])
         with Recorder() as recorder:
             for number in range(1, 4):  # as it is, then recorded; the step one update later
                 step.update(share, number, 1e-4)

@@ -12,9 +12,9 @@ from torch.testing import assert_close
 
 from nmtdeep.model.build import build
 from nmtdeep.model.layers.attention import CrossAttention, SelfAttention
-from nmtdeep.model.layers.context import Context
 from nmtdeep.model.layers.feed_forward import FeedForward
 from nmtdeep.model.layers.residual import PostNorm, PreNorm, Residual
+from nmtdeep.model.layers.sublayer import Context
 from nmtdeep.model.transformer import Transformer
 
 

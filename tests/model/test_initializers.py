@@ -16,7 +16,7 @@ from nmtdeep.errors import UserError
 from nmtdeep.model.build import build, initialize
 from nmtdeep.model.initialization import Sample
 from nmtdeep.model.layers.attention import CrossAttention
-from nmtdeep.model.layers.context import Context
+from nmtdeep.model.layers.sublayer import Context
 from nmtdeep.model.transformer import Transformer
 
 D, F, TYPES, DEPTH, HEADS, CLIP = 64, 96, 400, 3, 2, 4

@@ -18,7 +18,7 @@ from nmtdeep.config.training import Training
 from nmtdeep.training.budget import Pace, continued
 from nmtdeep.training.loop import train
 from nmtdeep.training.schedule import learning_rate
-from nmtdeep.training.stages import cut_off, finished, low_peak, nothing_to_do
+from nmtdeep.training.stages import linear_not_finished, low_peak, nothing_to_do, stop_reason
 from nmtdeep.training.state import Plan, Progress
 from training.in_ranks import launched
 
@@ -105,11 +105,11 @@ def test_a_number_in_the_recipe_stays() -> None:
 def test_other_minutes_are_planned_by_the_speed_so_far() -> None:
     training = Training(**AUTO | {"max_minutes": 20})
     before = Progress(update=400, seconds=600, plan=Plan(10, 400))
-    assert finished(Recipe(training=Training(**AUTO)), before)
+    assert stop_reason(Recipe(training=Training(**AUTO)), before)
     # 1.5 s each; 600 s remain, of which a twentieth is kept.
     after = continued(training, before)
     assert after.plan == Plan(20, 400 + 380)
-    assert not finished(Recipe(training=training), after)
+    assert not stop_reason(Recipe(training=training), after)
     assert continued(training, after) == after
     early = Progress(update=49, seconds=49)
     assert continued(training, early) == early
@@ -138,10 +138,10 @@ def test_the_schedule_ends_at_zero_after_the_fixed_number(
 def test_a_machine_that_becomes_slower_is_reported_with_the_time_that_is_needed() -> None:
     recipe = Recipe(training=Training(**AUTO, schedule=LINEAR))
     plan = Plan(10, 700)
-    assert not cut_off(recipe, Progress(update=700, seconds=599, plan=plan))
+    assert not linear_not_finished(recipe, Progress(update=700, seconds=599, plan=plan))
     late = Progress(update=400, seconds=600, plan=plan)
-    assert finished(recipe, late) == "max_minutes 10 reached"
-    warning = cut_off(recipe, late)
+    assert stop_reason(recipe, late) == "max_minutes 10 reached"
+    warning = linear_not_finished(recipe, late)
     assert "still at 50 % of its peak" in warning and "--minutes 18 " in warning  # 17.5
 
 
@@ -154,7 +154,7 @@ def test_a_peak_that_is_not_reached_is_reported_and_is_the_measure_of_the_end() 
         recipe, late
     )
     # 2.2e-3 (1 - 86 / 111) = 4.95e-4
-    assert "still at 23 % of its peak" in cut_off(recipe, late)
+    assert "still at 23 % of its peak" in linear_not_finished(recipe, late)
     ended = nothing_to_do(recipe, late)
     assert ended.endswith("(max_minutes 4 reached: pass --minutes 5 to go on)")
     assert not low_peak(recipe, Progress(update=50, plan=Plan(4, 600)))

@@ -10,8 +10,8 @@ from model.choices import VARIANTS
 from torch import Tensor
 
 from nmtdeep.config.training import InterSimilarity, NoRegularizer, Training
-from nmtdeep.data.batch import Batch, Share
-from nmtdeep.model.layers.context import Sublayer
+from nmtdeep.data.batch import Batch, RankBatches
+from nmtdeep.model.layers.sublayer import Sublayer
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.loss import batch_loss
 from nmtdeep.training.step import Step
@@ -78,7 +78,7 @@ def test_sublayers_run_twice_in_training_and_once_elsewhere(
 
     for module in calls:
         module.register_forward_pre_hook(count)
-    Step(model, settings).update(Share.whole([batch]), 1, 0.1)
+    Step(model, settings).update(RankBatches.single([batch]), 1, 0.1)
     assert set(calls.values()) == {forwards}
     batch_loss(model.eval(), batch, smoothing=0.1, dtype=torch.float32)
     with torch.no_grad():

@@ -14,7 +14,7 @@ from torch.testing import assert_close
 from nmtdeep.config.optimizer import Adam
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.training import Training
-from nmtdeep.data.batch import Batch, Share
+from nmtdeep.data.batch import Batch, RankBatches
 from nmtdeep.model.layers.residual import CompleteP
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.optimizer import make_optimizer
@@ -71,7 +71,7 @@ def test_each_stack_has_its_own_depth_and_the_base_depth_changes_nothing(
     model = tiny_model(encoder=residual(), decoder="pre_norm", depth=4)
     groups = make_optimizer(model, Adam(epsilon=EPSILON)).param_groups
     assert [group["eps"] for group in groups] == [EPSILON / 2, EPSILON]
-    assert set(groups[0]["params"]) == set(model.encoder.layers.parameters())
+    assert set(groups[0]["params"]) == set(model.encoder.layers.initial_values())
     at_base = tiny_model(encoder=residual(), decoder=residual(), depth=BASE)
     wrappers = [wrapper for layer in (*at_base.encoder, *at_base.decoder) for wrapper in layer]
     assert {(wrapper.scale, wrapper.rate) for wrapper in wrappers} == {(1.0, 1.0)}
@@ -84,7 +84,7 @@ def test_a_step_moves_layers_by_their_own_rate(
     before = {name: value.detach().clone() for name, value in model.named_parameters()}
     optimizer = {"type": "adam", "epsilon": EPSILON}
     step = Step(model, Training.model_validate({"optimizer": optimizer}))
-    step.update(Share.whole([make_batch([[5, 6, 7, 1]], [[9, 8, 1]])]), 1, LR)
+    step.update(RankBatches.single([make_batch([[5, 6, 7, 1]], [[9, 8, 1]])]), 1, LR)
     for name, parameter in model.named_parameters():
         gradient = step.optimizer.state[parameter]["exp_avg"] / 0.1
         rate, epsilon = (0.5, EPSILON / 2) if ".layers." in name else (1.0, EPSILON)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.batch import Share, read_batch
+from nmtdeep.data.batch import RankBatches, read_batch
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DivergenceError
 from nmtdeep.training.display import figures
@@ -30,17 +30,17 @@ def recipe_of(tiny_run: Any, **training: Any) -> Recipe:
     )
 
 
-def shares(data: DataDirectory, ranks: Ranks = ALONE) -> list[Share]:
+def shares(data: DataDirectory, ranks: Ranks = ALONE) -> list[RankBatches]:
     """Updates of two batches; of two processes each has one."""
     corpus = data.corpus("train")
     results = []
     for first in range(0, 48, 8):
-        whole = Share.whole(
+        whole = RankBatches.single(
             [read_batch(corpus, np.arange(at, at + 4)) for at in (first, first + 4)]
         )
         own = whole.batches if ranks.size == 1 else whole.batches[ranks.rank :][:1]
         results.append(
-            Share(
+            RankBatches(
                 own, whole.target_tokens, whole.padded_tokens, whole.real_tokens,
                 passes=len(own),
             )
@@ -48,21 +48,21 @@ def shares(data: DataDirectory, ranks: Ranks = ALONE) -> list[Share]:
     return results
 
 
-def run(trainer: Trainer, updates: list[Share], progress: Progress) -> Progress:
+def run(trainer: Trainer, updates: list[RankBatches], progress: Progress) -> Progress:
     for share in updates:
         done = trainer.train(share, progress)
-        progress = noted(progress.updated(progress.position), done)
+        progress = noted(progress.after_update(progress.position), done)
         progress = noted(progress, trainer.finish(progress))
     return progress
 
 
 def noted(progress: Progress, results: list[UpdateResult]) -> Progress:
     for result in results:
-        progress = progress.noted(bad=result.is_bad)
+        progress = progress.after_result(bad=result.is_bad)
     return progress
 
 
-def trained(trainer: Trainer, share: Share) -> UpdateResult:
+def trained(trainer: Trainer, share: RankBatches) -> UpdateResult:
     trainer.train(share, Progress())
     (result,) = trainer.finish(Progress())
     return result
@@ -149,13 +149,13 @@ def test_one_bad_update_is_survived_as_if_it_had_not_been(tiny_run: Any) -> None
 
 
 def test_bad_updates_in_a_row_are_counted_over_a_resumption(tiny_run: Any) -> None:
-    twice = Progress(update=6).noted(bad=True)
-    twice = Progress.from_json(twice.noted(bad=True).to_json())
+    twice = Progress(update=6).after_result(bad=True)
+    twice = Progress.from_json(twice.after_result(bad=True).to_json())
     trainer = Trainer(recipe_of(tiny_run), tiny_run.data)
     trainer.model.encoder.norm.weight.register_hook(lambda gradient: gradient * math.nan)
     with pytest.raises(DivergenceError, match="update 7"):
         run(trainer, shares(tiny_run.data)[:1], twice)
-    assert twice.noted(bad=False).bad_updates == 0
+    assert twice.after_result(bad=False).bad_updates == 0
 
 
 def test_a_loss_scale_that_collapses_is_named(tiny_run: Any) -> None:
@@ -245,7 +245,7 @@ def test_results_come_one_update_late_and_change_nothing(tiny_run: Any) -> None:
     results = []
     for share in updates:
         results.append(late.train(share, progress))
-        progress = progress.updated(progress.position)
+        progress = progress.after_update(progress.position)
     run(prompt, updates, Progress())
     assert [[each.number for each in some] for some in results] == [[], [1], [2], [3], [4], [5]]
     assert [each.number for each in late.finish(progress)] == [6]
@@ -258,7 +258,7 @@ def test_no_update_follows_those_that_are_lost(tiny_run: Any) -> None:
     before, share = weights(trainer), shares(tiny_run.data)[0]
     hook = trainer.model.encoder.norm.weight.register_hook(lambda gradient: gradient * math.nan)
     for _ in range(3):
-        progress = noted(progress.updated(progress.position), trainer.train(share, progress))
+        progress = noted(progress.after_update(progress.position), trainer.train(share, progress))
     hook.remove()  # the next update would be a good one
     with pytest.raises(DivergenceError, match="update 3"):
         trainer.train(share, progress)

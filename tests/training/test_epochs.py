@@ -32,7 +32,7 @@ def test_an_interval_ends_with_its_last_update(
     for epoch in EPOCHS:
         before, position = progress, DataPosition(epoch)
         others = {"first": position, "second": DataPosition(9)}
-        progress = progress.updated(MixedPosition(1, others) if mixed else position)
+        progress = progress.after_update(MixedPosition(1, others) if mixed else position)
         if progress.completes(interval, before):
             ends.append(progress.update)
     assert ends == due

@@ -16,7 +16,7 @@ from nmtdeep import checkpoint
 from nmtdeep.config.optimizer import OptimizerVariant
 from nmtdeep.config.training import Training
 from nmtdeep.config.variant import find_variant
-from nmtdeep.data.batch import Batch, Share
+from nmtdeep.data.batch import Batch, RankBatches
 from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.training.state import optimizer_tensors, restore_optimizer
 from nmtdeep.training.step import Step
@@ -105,7 +105,7 @@ def borrowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 class Run:
     """A model in training, some of whose updates have gradients that are not finite."""
 
-    def __init__(self, model: Any, share: Share, name: str, options: dict[str, Any]) -> None:
+    def __init__(self, model: Any, share: RankBatches, name: str, options: dict[str, Any]) -> None:
         section: Any = find_variant("borrowed.any", OptimizerVariant)
         optimizer = section(name=name, options=options)
         self.step = Step(model, Training().model_copy(update={"optimizer": optimizer}))
@@ -144,7 +144,7 @@ def equal(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
 def start(
     tiny_model: Callable[..., Any], make_batch: Callable[..., Batch]
 ) -> Iterator[Callable[[str, dict[str, Any]], Run]]:
-    share = Share.whole([make_batch(*SENTENCES)])
+    share = RankBatches.single([make_batch(*SENTENCES)])
     yield lambda name, options: Run(tiny_model(dtype=torch.float32), share, name, options)
 
 
@@ -176,7 +176,7 @@ def test_bad_updates_change_nothing_and_training_resumes(
     assert equal(spared.tensors(), before)
     resumed = start(name, options)
     restored = {name: before[name] for name in weights}
-    checkpoint.fill(resumed.step.model, restored, Path("the test"))
+    checkpoint.load_weights(resumed.step.model, restored, Path("the test"))
     restore_optimizer(resumed.step.model, resumed.step.optimizer, hurt.moments())
     if scaled:
         resumed.step.scaler = hurt.step.scaler

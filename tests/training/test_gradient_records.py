@@ -15,7 +15,7 @@ from nmtdeep.analysis.records import FIGURES, read_points
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.stages import Frozen
 from nmtdeep.config.training import Training
-from nmtdeep.data.batch import Batch, Share
+from nmtdeep.data.batch import Batch, RankBatches
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.display import figures
 from nmtdeep.training.loop import train
@@ -43,7 +43,7 @@ def test_norms_equal_those_of_autograd_and_are_averaged(
             gradients = torch.autograd.grad(loss, list(layer.parameters()), retain_graph=True)
             squares = sum(float(gradient.square().sum()) for gradient in gradients)
             expected[name] += math.sqrt(squares) / 3
-        results.append(step.update(Share.whole(batches), update, 0.01))
+        results.append(step.update(RankBatches.single(batches), update, 0.01))
     record = figures(results, seconds=1.0)
     for name, value in expected.items():
         assert record[f"gradient_norm_{name}"] == pytest.approx(value, rel=1e-10)
@@ -55,7 +55,7 @@ def test_layers_that_are_not_trained_have_none(
     model = tiny_model()
     freeze(model, Frozen(encoder=1, decoder="all"))
     step = Step(model, Training(record_gradients=True))
-    result = step.update(Share.whole([make_batch([[5, 1]], [[9, 1]])]), 1, 0.01)
+    result = step.update(RankBatches.single([make_batch([[5, 1]], [[9, 1]])]), 1, 0.01)
     assert list(result.layer_norms) == ["encoder_last"]
 
 

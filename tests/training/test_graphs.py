@@ -13,7 +13,7 @@ from torch.testing import assert_close
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.training import Training
-from nmtdeep.data.batch import Share, read_batch
+from nmtdeep.data.batch import RankBatches, read_batch
 from nmtdeep.data.capacity import Capacity
 from nmtdeep.training import feed
 from nmtdeep.training.feed import upcoming
@@ -36,7 +36,7 @@ def test_filled_batches_have_the_sums_and_gradients_of_exact_ones(tiny_model, ti
                 module.p = 0.0
         step = Step(model, Training(label_smoothing=0.1))
         batch = read_batch(corpus, np.arange(24), packed=True, capacity=capacity)
-        sums = step.accumulate(Share.whole([batch]), 1).sums
+        sums = step.forward_backward(RankBatches.single([batch]), 1).sums
         found.append((sums, {n: each.grad for n, each in model.named_parameters()}))
     exact, filled = found
     assert_close(filled, exact, rtol=1e-12, atol=1e-12)
@@ -66,7 +66,7 @@ def filled_shares(tiny_run, count):
             read_batch(corpus, np.sort(each), packed=True, capacity=size)
             for each, size in zip(pairs, fits, strict=True)
         ]
-        shares.append(Share.whole(batches))
+        shares.append(RankBatches.single(batches))
     return shares
 
 

@@ -14,8 +14,8 @@ from torch.testing import assert_close
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.training import Batches, Training
-from nmtdeep.data.batch import Batch, Share, read_batch
-from nmtdeep.data.batching import split
+from nmtdeep.data.batch import Batch, RankBatches, read_batch
+from nmtdeep.data.batching import split_groups
 from nmtdeep.data.corpus import ParallelCorpus
 from nmtdeep.data.windows import DataPosition, Epoch
 from nmtdeep.errors import OutOfMemoryError, UserError
@@ -102,9 +102,9 @@ def test_an_update_divided_after_out_of_memory_is_the_same(
     tokens: int, parts: int, failures: int, tiny_model: Any, batches: list[Batch]
 ) -> None:
     whole, short = step_of(tiny_model()), step_of(tiny_model())
-    expected = whole.update(Share.whole(batches), 1, 0.01)
+    expected = whole.update(RankBatches.single(batches), 1, 0.01)
     memory = Memory(short.model, tokens)
-    result = short.update(Share.whole(batches), 1, 0.01)
+    result = short.update(RankBatches.single(batches), 1, 0.01)
     assert_close(values(short.model), values(whole.model), rtol=0, atol=1e-12)
     assert result.loss == pytest.approx(expected.loss, rel=1e-12)
     assert result.gradient_norm == pytest.approx(expected.gradient_norm, rel=1e-12)
@@ -113,7 +113,7 @@ def test_an_update_divided_after_out_of_memory_is_the_same(
     assert result.max_tokens == (short.limit.tokens if failures else 0)
     assert sum(len(list(short.limit.parts(batch))) for batch in batches) == parts
     # The next update is divided beforehand.
-    again = short.update(Share.whole(batches), 1, 0.01)
+    again = short.update(RankBatches.single(batches), 1, 0.01)
     assert memory.failures == failures and again.max_tokens == 0
 
 
@@ -124,11 +124,11 @@ def test_a_row_whose_long_sentences_are_neighbors_is_divided_until_it_fits(
     pairs = ParallelCorpus(side, side)
     padded, packed = (read_batch(pairs, np.arange(8), packed=packed) for packed in (False, True))
     whole, short = step_of(tiny_model()), step_of(tiny_model())
-    expected = whole.update(Share.whole([padded]), 1, 0.01)
+    expected = whole.update(RankBatches.single([padded]), 1, 0.01)
     # Limits of 20, 10 and 5 tokens are parts of 4, 2 and 1 of the 8 sentences, of which the last
     # have 32, 28 and 14 tokens.
     memory = Memory(short.model, 20)
-    result = short.update(Share.whole([packed]), 1, 0.01)
+    result = short.update(RankBatches.single([packed]), 1, 0.01)
     assert (memory.failures, result.max_tokens) == (3, 5)
     assert_close(values(short.model), values(whole.model), rtol=0, atol=1e-12)
     assert result.loss == pytest.approx(expected.loss, rel=1e-12)
@@ -140,7 +140,7 @@ def test_errors_of_every_allocator_are_recognized(
 ) -> None:
     step = step_of(tiny_model())
     Memory(step.model, 24, error)
-    assert step.update(Share.whole(batches), 1, 0.01).max_tokens == 24
+    assert step.update(RankBatches.single(batches), 1, 0.01).max_tokens == 24
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_other_errors_are_raised(message: str, tiny_model: Any, batches: list[Ba
     step = step_of(tiny_model())
     Memory(step.model, 24, RuntimeError(message))
     with pytest.raises(RuntimeError, match=message):
-        step.update(Share.whole(batches), 1, 0.01)
+        step.update(RankBatches.single(batches), 1, 0.01)
 
 
 def test_a_pair_that_does_not_fit_is_numbered(tiny_model: Any, batches: list[Batch]) -> None:
@@ -164,7 +164,7 @@ def test_a_pair_that_does_not_fit_is_numbered(tiny_model: Any, batches: list[Bat
     with pytest.raises(
         OutOfMemoryError, match=r"^training sentence 1 of corpus: out of memory with 6"
     ):
-        step.update(Share.whole(batches[:1]), 1, 0.01)
+        step.update(RankBatches.single(batches[:1]), 1, 0.01)
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -180,16 +180,16 @@ def second_is_short(
     """An update in which rank 1 has the larger batch and the smaller memory."""
     if ranks.rank:
         Memory(model, 20)
-    whole = Share.whole(batches)
+    whole = RankBatches.single(batches)
     own = whole.batches[ranks.rank :: 2]
-    share = Share(own, whole.target_tokens, whole.padded_tokens, whole.real_tokens, passes=1)
+    share = RankBatches(own, whole.target_tokens, whole.padded_tokens, whole.real_tokens, passes=1)
     result = step_of(model, ranks, sharding=sharding).update(share, 1, 0.01)
     return result, values(model)
 
 
 def test_all_ranks_recompute_if_one_is_out_of_memory(tiny_model: Any, batches: list[Batch]) -> None:
     alone = step_of(tiny_model())
-    alone.update(Share.whole(batches[::-1]), 1, 0.01)
+    alone.update(RankBatches.single(batches[::-1]), 1, 0.01)
     result, weights = in_ranks(2, second_is_short, tiny_model(), batches[::-1], "none")
     assert_close(weights, values(alone.model), rtol=0, atol=1e-12)
     assert result.max_tokens == 48 // 2 // 2
@@ -248,7 +248,7 @@ def test_the_largest_batch_of_a_window_is_found(tiny_config: Any) -> None:
         every = [
             batch
             for groups in window.updates
-            for batch in split(window.lengths, groups, max_tokens)
+            for batch in split_groups(window.lengths, groups, max_tokens)
         ]
         largest = largest_batch(window, recipe)
         assert any(np.array_equal(largest, batch) for batch in every)

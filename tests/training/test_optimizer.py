@@ -18,7 +18,7 @@ from nmtdeep.config.optimizer import Muon as MuonConfig
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import dump
 from nmtdeep.config.training import Training
-from nmtdeep.data.batch import Batch, Share
+from nmtdeep.data.batch import Batch, RankBatches
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.optimizer import Muon, make_optimizer, orthogonalize
 from nmtdeep.training.state import optimizer_tensors, restore_optimizer
@@ -184,7 +184,7 @@ def test_moments_of_units_that_no_longer_learn_become_zero(tiny_run: Any, tmp_pa
 def test_a_run_that_stopped_after_bad_first_updates_resumes(
     kind: str, saved: str, tiny_model: MakeModel, make_batch: Callable[..., Batch]
 ) -> None:
-    share = Share.whole([make_batch([[5, 6, 7, 1]], [[9, 8, 1]])])
+    share = RankBatches.single([make_batch([[5, 6, 7, 1]], [[9, 8, 1]])])
     settings = Training.model_validate({"optimizer": {"type": kind, "weight_decay": 0.1}})
     stopped, resumed, spared = (Step(tiny_model(dtype=torch.float32), settings) for _ in range(3))
     hook = stopped.model.output.weight.register_hook(lambda gradient: gradient * torch.nan)

@@ -9,8 +9,8 @@ from torch import nn
 from torch.testing import assert_close
 
 from nmtdeep.config.training import Training
-from nmtdeep.data.batch import Share, read_batch
-from nmtdeep.data.batching import divide
+from nmtdeep.data.batch import RankBatches, read_batch
+from nmtdeep.data.batching import batches_of_update
 from nmtdeep.data.corpus import ParallelCorpus
 from nmtdeep.text.vocabulary import EOS
 from nmtdeep.training.step import Step
@@ -29,7 +29,7 @@ def gradients(model, batches):
         if isinstance(module, nn.Dropout):  # whose noise depends on the shape
             module.p = 0.0
     step = Step(model, Training())
-    sums = step.accumulate(Share.whole(batches), 1).sums
+    sums = step.forward_backward(RankBatches.single(batches), 1).sums
     return sums, {name: each.grad for name, each in model.named_parameters()}
 
 
@@ -67,7 +67,7 @@ def test_packed_batches_have_every_sentence_and_equal_shares():
     groups = list(np.split(np.random.default_rng(2).permutation(500), [100, 300]))
     tokens = int(lengths.sum(axis=1).max())
     for limit, ranks, count in ((tokens, 1, 1), (tokens, 2, 2), (tokens // 3 + 1, 2, 4)):
-        batches = divide(lengths, groups, limit, packed=True, ranks=ranks)
+        batches = batches_of_update(lengths, groups, limit, packed=True, ranks=ranks)
         assert len(batches) == count
         assert sorted(np.concatenate(batches).tolist()) == list(range(500))
         shares = [lengths[:, batch].sum() for batch in batches]

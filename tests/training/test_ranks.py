@@ -16,7 +16,7 @@ import torch
 
 from nmtdeep.config.optimizer import Muon as MuonConfig
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.batching import deal
+from nmtdeep.data.batching import assign_to_ranks
 from nmtdeep.errors import UserError
 from nmtdeep.files import SUMS
 from nmtdeep.model.transformer import Transformer
@@ -37,13 +37,13 @@ def exchange(ranks: Ranks) -> None:
     assert ranks.is_first == (ranks.rank == 0) and ranks.size == 3
     expected = [torch.full((2, 3), 3.0), torch.arange(4.0) * 3, torch.tensor(111.0)]
     values = numbers(ranks.rank)
-    ranks.add(values)
+    ranks.all_reduce(values)
     assert all(map(torch.equal, values, expected))
     values = numbers(ranks.rank)
-    ranks.copy_from_first(values)
+    ranks.broadcast_tensors(values)
     assert all(map(torch.equal, values, numbers(0)))
-    assert ranks.tell({"rank": ranks.rank}) == {"rank": 0}
-    assert ranks.maximum(ranks.rank, -ranks.rank, 0.1 * ranks.is_first) == [2.0, 0.0, 0.1]
+    assert ranks.broadcast({"rank": ranks.rank}) == {"rank": 0}
+    assert ranks.all_reduce_max(ranks.rank, -ranks.rank, 0.1 * ranks.is_first) == [2.0, 0.0, 0.1]
 
 
 def test_sums_maxima_and_values_of_rank_0_are_in_every_rank() -> None:
@@ -51,7 +51,7 @@ def test_sums_maxima_and_values_of_rank_0_are_in_every_rank() -> None:
 
 
 def fail_in_rank_1(ranks: Ranks, how: str) -> None:
-    ranks.add([torch.zeros(1)])
+    ranks.all_reduce([torch.zeros(1)])
     if ranks.rank:
         match how:
             case "user error":
@@ -67,7 +67,7 @@ def fail_in_rank_1(ranks: Ranks, how: str) -> None:
                 pass
     if how == "error of all":
         raise UserError("diverged")
-    ranks.add([torch.zeros(1)])
+    ranks.all_reduce([torch.zeros(1)])
 
 
 @pytest.mark.parametrize(
@@ -107,9 +107,9 @@ def test_a_machine_with_another_corpus_is_named(tiny_run: Any, tmp_path: Path) -
 
 def test_one_rank_exchanges_nothing() -> None:
     value = torch.ones(3)
-    ALONE.add([value])
+    ALONE.all_reduce([value])
     assert torch.equal(value, torch.ones(3))
-    assert ALONE.tell("a") == "a" and ALONE.maximum(3, 1.5) == [3, 1.5]
+    assert ALONE.broadcast("a") == "a" and ALONE.all_reduce_max(3, 1.5) == [3, 1.5]
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3])
@@ -125,8 +125,8 @@ def test_batches_are_dealt_once_and_evenly(processes: int) -> None:
 
     best = min(map(largest_load, product(range(processes), repeat=len(sizes))))
     # Largest first is within 4/3 of the best there is (Graham 1969).
-    assert best <= largest_load(tuple(deal(sizes, processes))) <= 4 / 3 * best
-    assert deal([1], 3) == [0]
+    assert best <= largest_load(tuple(assign_to_ranks(sizes, processes))) <= 4 / 3 * best
+    assert assign_to_ranks([1], 3) == [0]
 
 
 def step_of_muon(ranks: Ranks, model: Transformer) -> list[torch.Tensor]:

@@ -14,7 +14,7 @@ import pytest
 from nmtdeep.config.load import read_config
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.tools.report import history
-from nmtdeep.training.finish import finish
+from nmtdeep.training.final_scores import finish
 from nmtdeep.training.loop import train
 from nmtdeep.training.state import Progress
 

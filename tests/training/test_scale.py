@@ -13,12 +13,12 @@ from torch.testing import assert_close
 
 from nmtdeep import checkpoint
 from nmtdeep.config.training import Training
-from nmtdeep.data.batch import Batch, Share
-from nmtdeep.data.batching import deal
+from nmtdeep.data.batch import Batch, RankBatches
+from nmtdeep.data.batching import assign_to_ranks
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS
 from nmtdeep.training.ranks import ALONE, Ranks
-from nmtdeep.training.sharding import gathered
+from nmtdeep.training.sharding import gather_full
 from nmtdeep.training.state import optimizer_tensors, restore_optimizer
 from nmtdeep.training.step import Step
 from training.in_ranks import in_ranks
@@ -52,16 +52,16 @@ class Job(NamedTuple):
     keeps: str = "none"
 
 
-def shares(plan: list[list[Batch]], ranks: Ranks) -> list[Share]:
+def shares(plan: list[list[Batch]], ranks: Ranks) -> list[RankBatches]:
     """This rank's share of each update."""
     own_shares = []
     for batches in plan:
-        owners = deal([batch.padded_tokens for batch in batches], ranks.size)
+        owners = assign_to_ranks([batch.padded_tokens for batch in batches], ranks.size)
         own = [(n, batch) for n, batch in enumerate(batches) if owners[n] == ranks.rank]
-        whole = Share.whole(batches)
+        whole = RankBatches.single(batches)
         passes = max(owners.count(rank) for rank in range(ranks.size))
         sums = (whole.target_tokens, whole.padded_tokens, whole.real_tokens)
-        own_shares.append(Share(own, *sums, passes))
+        own_shares.append(RankBatches(own, *sums, passes))
     return own_shares
 
 
@@ -70,9 +70,9 @@ def work(ranks: Ranks, model: Transformer, plan: list[list[Batch]], jobs: list[J
     return [_work(ranks, deepcopy(model), shares(plan, ranks), job) for job in jobs]
 
 
-def _work(ranks: Ranks, model: Transformer, own: list[Share], job: Job) -> State:
+def _work(ranks: Ranks, model: Transformer, own: list[RankBatches], job: Job) -> State:
     if job.start:
-        checkpoint.fill(model, job.start.weights, "the test")
+        checkpoint.load_weights(model, job.start.weights, "the test")
     changes = {"checkpoint_activations": job.keeps, "sharding": "full" if job.sharded else "none"}
     step = Step(model, SETTINGS.model_copy(update=changes), ranks=ranks)
     if job.start:
@@ -80,7 +80,7 @@ def _work(ranks: Ranks, model: Transformer, own: list[Share], job: Job) -> State
     for number in range(job.first, job.last):
         step.update(own[number], number + 1, 0.01)
     parts = checkpoint.weights(model), optimizer_tensors(model, step.optimizer)
-    return State(*(deepcopy(gathered(part, keep=True)) for part in parts))
+    return State(*(deepcopy(gather_full(part, keep=True)) for part in parts))
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.windows import DataPosition
-from nmtdeep.training.stages import begin_next, finished, is_over
+from nmtdeep.training.stages import next_stage, stage_ended, stop_reason
 from nmtdeep.training.state import Progress
 
 STAGES = [
@@ -51,28 +51,28 @@ def test_each_stage_is_a_recipe_without_stages() -> None:
 
 def test_a_stage_ends_after_its_epochs_or_updates() -> None:
     ends = [Progress(update=90, position=DataPosition(epoch)) for epoch in (0, 1, 2)]
-    assert [is_over(recipe(), progress) for progress in ends] == [False, False, True]
+    assert [stage_ended(recipe(), progress) for progress in ends] == [False, False, True]
     two = DataPosition(2)
     second = [Progress(u, two, stage=1, stage_update=90) for u in (90, 139, 140)]
-    assert [is_over(recipe(), progress) for progress in second] == [False, False, True]
+    assert [stage_ended(recipe(), progress) for progress in second] == [False, False, True]
     third = Progress(update=10**6, position=DataPosition(99), stage=2)
-    assert not is_over(recipe(), third)
-    assert not finished(recipe(max_updates=10**7), third)
+    assert not stage_ended(recipe(), third)
+    assert not stop_reason(recipe(max_updates=10**7), third)
     last = recipe([*STAGES[:2], {"updates": 5}])
     at_end = Progress(update=145, stage=2, stage_update=140)
-    assert finished(last, at_end) == "all 3 stages are complete"
-    assert not is_over(last, at_end)
-    assert not is_over(Recipe(), Progress(update=10**4))
-    assert not finished(Recipe(), Progress(update=10**4))
+    assert stop_reason(last, at_end) == "all 3 stages are complete"
+    assert not stage_ended(last, at_end)
+    assert not stage_ended(Recipe(), Progress(update=10**4))
+    assert not stop_reason(Recipe(), Progress(update=10**4))
 
 
 def test_new_batches_begin_an_epoch() -> None:
     here = Progress(update=140, position=DataPosition(4, 7), stage=1, stale=3)
-    moved = begin_next(recipe(), here)
+    moved = next_stage(recipe(), here)
     assert moved.stale == 0
     assert (moved.position, moved.stage) == (DataPosition(5), 2)
     assert (moved.stage_update, moved.stage_epoch) == (140, 5)
-    same = begin_next(recipe([*STAGES[:2], {}]), here)
+    same = next_stage(recipe([*STAGES[:2], {}]), here)
     assert (same.position, same.stage_epoch) == (DataPosition(4, 7), 4)
 
 

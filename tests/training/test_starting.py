@@ -20,7 +20,7 @@ from nmtdeep.config.load import read_config
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.stages import Frozen, StartFrom
 from nmtdeep.config.training import Training
-from nmtdeep.data.batch import Share, read_batch
+from nmtdeep.data.batch import RankBatches, read_batch
 from nmtdeep.errors import UserError
 from nmtdeep.growing import grow
 from nmtdeep.model.transformer import Transformer
@@ -90,7 +90,7 @@ def test_the_first_update_is_that_of_a_new_optimizer(tiny_run, tmp_path, optimiz
         training__schedule={"type": "linear", "lr": 0.01, "warmup_updates": 5},
     )
     start = started_run(tiny_run, tmp_path / "run", recipe).newest()
-    share = Share.whole([read_batch(tiny_run.data.corpus("train"), np.arange(20))])
+    share = RankBatches.single([read_batch(tiny_run.data.corpus("train"), np.arange(20))])
     trainer = Trainer(recipe, tiny_run.data, start=start, dtype=torch.float32)
     assert trainer.train(share, Progress.of(start)) == []
     (result,) = trainer.finish(Progress.of(start))
@@ -133,7 +133,7 @@ def test_frozen_parts_keep_their_bits_and_all_others_move(
     sources = [[number, number + 4, 1] for number in range(3, 16)]
     targets = [[number + 3, 1] for number in range(3, 16)]
     for update in (1, 2):
-        step.update(Share.whole([make_batch(sources, targets)]), update, 0.01)
+        step.update(RankBatches.single([make_batch(sources, targets)]), update, 0.01)
     after = values(model)
     unmoved = {name for name in before if torch.equal(before[name], after[name])}
     assert unmoved >= {name for name in before if name.startswith(kept)}

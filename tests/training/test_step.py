@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from nmtdeep.config.training import Training
-from nmtdeep.data.batch import Batch, Share
+from nmtdeep.data.batch import Batch, RankBatches
 from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS
@@ -69,7 +69,7 @@ def one_update(
     optimizer = {"type": "adam", "weight_decay": weight_decay, "epsilon": EPSILON}
     step = Step(model, settings(optimizer=optimizer, **changes))
     step.scaler = scaler or step.scaler
-    result = step.update(Share.whole(batches), update, lr)
+    result = step.update(RankBatches.single(batches), update, lr)
     state = step.optimizer.state
     gradients = {
         name: state[parameter]["exp_avg"] / (1 - BETA)

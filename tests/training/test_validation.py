@@ -13,7 +13,7 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import ParallelCorpus
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.text.vocabulary import EOS
-from nmtdeep.training.finish import score_split
+from nmtdeep.training.final_scores import score_split
 from nmtdeep.training.validation import corpus_loss, long_lines, translated, validate
 
 

@@ -100,7 +100,7 @@ def test_weights_of_another_type(kind: str, theirs: Path, recwarn: pytest.Warnin
     assert not recwarn.list
     model = build_like(theirs)
     with pytest.raises(CheckpointError, match=f"{name} has the type {kind}"):
-        checkpoint.fill(model, checkpoint.read_tensors(theirs / checkpoint.MODEL), theirs)
+        checkpoint.load_weights(model, checkpoint.read_tensors(theirs / checkpoint.MODEL), theirs)
 
 
 def build_like(path: Path) -> Any:

@@ -17,11 +17,11 @@ from nmtdeep.model.kernels.plain_attention import (
     split_heads,
 )
 from nmtdeep.model.layers.cache import CacheIndex, KeyValues, MemoryKeyValues
-from nmtdeep.model.layers.context import Context, State, Sublayer
+from nmtdeep.model.layers.initial_values import Matrix, matrix, projections
 from nmtdeep.model.layers.linear import Linear
 from nmtdeep.model.layers.norm import HeadNorm
-from nmtdeep.model.layers.parameters import Matrix, matrix, projections
 from nmtdeep.model.layers.positions import RelativePositions, Rotary
+from nmtdeep.model.layers.sublayer import Context, State, Sublayer
 from nmtdeep.packing import Packing
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from nmtdeep.model.layers.context import Context, State, Sublayer
 from nmtdeep.model.layers.feed_forward import FeedForward
+from nmtdeep.model.layers.initial_values import Matrix, matrix
 from nmtdeep.model.layers.linear import Linear
-from nmtdeep.model.layers.parameters import Matrix, matrix
+from nmtdeep.model.layers.sublayer import Context, State, Sublayer
 from nmtdeep.packing import Packing
 
 

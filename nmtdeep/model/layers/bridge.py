@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from nmtdeep.model.layers.combination import Sources
 from nmtdeep.model.layers.dropout import Dropout
+from nmtdeep.model.layers.initial_values import Matrix, matrix
 from nmtdeep.model.layers.linear import Linear
-from nmtdeep.model.layers.parameters import Matrix, matrix
 
 
 class Bridge(nn.Module):

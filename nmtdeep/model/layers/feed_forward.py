@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from torch import Tensor, nn
 
-from nmtdeep.model.layers.context import Context, State, Sublayer
 from nmtdeep.model.layers.dropout import Dropout
+from nmtdeep.model.layers.initial_values import Matrix, matrix
 from nmtdeep.model.layers.linear import Linear
-from nmtdeep.model.layers.parameters import Matrix, matrix
+from nmtdeep.model.layers.sublayer import Context, State, Sublayer
 
 
 class Gated(nn.Module):

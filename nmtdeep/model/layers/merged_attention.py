@@ -10,8 +10,8 @@ from nmtdeep.model import kernels
 from nmtdeep.model.layers.attention import CrossAttention
 from nmtdeep.model.layers.average_attention import RunningSum, cumulative_mean
 from nmtdeep.model.layers.cache import States
-from nmtdeep.model.layers.context import Context, State, Sublayer
-from nmtdeep.model.layers.parameters import Matrix
+from nmtdeep.model.layers.initial_values import Matrix
+from nmtdeep.model.layers.sublayer import Context, State, Sublayer
 
 
 class MergedAttention(Sublayer):

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmtdeep.model.kernels.plain_attention import RelativeVectors
-from nmtdeep.model.layers.parameters import Matrix
+from nmtdeep.model.layers.initial_values import Matrix
 from nmtdeep.packing import Packing
 
 Rates = Literal["tensor2tensor", "paper"]

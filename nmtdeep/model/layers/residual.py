@@ -8,9 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from nmtdeep.model.layers.context import Context, State, Sublayer
 from nmtdeep.model.layers.dropout import Dropout
 from nmtdeep.model.layers.norm import Norm
+from nmtdeep.model.layers.sublayer import Context, State, Sublayer
 
 
 class Residual(nn.Module):

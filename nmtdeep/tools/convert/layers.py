@@ -14,7 +14,7 @@ from nmtdeep import checkpoint
 from nmtdeep.config.load import from_mapping
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import CheckpointError, Problem
-from nmtdeep.model.fit import build_filled
+from nmtdeep.model.fit import build_from
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import Vocabulary
 
@@ -125,7 +125,7 @@ class Conversion:
             CheckpointError: if the tensors do not fit one another.
         """
         hint = "only models that the toolkit itself wrote can be converted"
-        build_filled(self.tensors, recipe.model, **pipeline.sizes, where=self.path, hint=hint)
+        build_from(self.tensors, recipe.model, **pipeline.sizes, where=self.path, hint=hint)
         state = {"kind": KIND, "of": {"file": self.path.absolute().name, "sha256": sha256}}
         checkpoint.save(out, tensors=self.tensors, state=state, recipe=recipe, pipeline=pipeline)
 

@@ -22,7 +22,7 @@ from nmtdeep.devices import resolve_device
 from nmtdeep.preprocessing.preprocess import preprocess
 from nmtdeep.preprocessing.progress import Progress
 from nmtdeep.tables import show
-from nmtdeep.training.finish import finish
+from nmtdeep.training.final_scores import finish
 from nmtdeep.training.loop import train
 
 SAMPLES = 10

@@ -18,12 +18,12 @@ from nmtdeep.config.model import Model
 from nmtdeep.config.variant import packages_of
 from nmtdeep.errors import Problem
 from nmtdeep.model.layers.attention import CrossAttention, SelfAttention
-from nmtdeep.model.layers.context import Sublayer
 from nmtdeep.model.layers.embedding import TokenEmbedding
 from nmtdeep.model.layers.feed_forward import FeedForward
 from nmtdeep.model.layers.norm import Norm
 from nmtdeep.model.layers.positions import Sinusoidal, sinusoids
 from nmtdeep.model.layers.residual import Admin, DeepNorm, NormalizedResidual, Normed, PreNorm
+from nmtdeep.model.layers.sublayer import Sublayer
 from nmtdeep.model.transformer import Stack, Transformer
 
 SUBLAYERS = {

@@ -14,7 +14,7 @@ from triton.runtime import interpreter
 from nmtdeep.model.kernels import attention, gpu_attention, triton_attention
 from nmtdeep.model.kernels.plain_attention import Mask, separate
 from nmtdeep.model.layers.attention import CrossAttention, SelfAttention
-from nmtdeep.model.layers.context import Context
+from nmtdeep.model.layers.sublayer import Context
 from nmtdeep.packing import Packing
 
 EXACT = {"rtol": 0, "atol": 1e-12}

@@ -14,10 +14,10 @@ from torch.testing import assert_close
 from nmtdeep.config.load import from_mapping
 from nmtdeep.errors import ConfigError
 from nmtdeep.model.layers.attention import CrossAttention, SelfAttention
-from nmtdeep.model.layers.context import Context
 from nmtdeep.model.layers.feed_forward import FeedForward, Gated
 from nmtdeep.model.layers.norm import HeadNorm, RmsNorm
 from nmtdeep.model.layers.positions import Rotary
+from nmtdeep.model.layers.sublayer import Context
 from nmtdeep.packing import Packing
 
 WIDTH, HEADS, BASE = 12, 2, 100.0

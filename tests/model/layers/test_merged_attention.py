@@ -9,9 +9,9 @@ from torch.testing import assert_close
 
 from nmtdeep.model.layers.attention import CrossAttention, SelfAttention
 from nmtdeep.model.layers.average_attention import AverageAttention
-from nmtdeep.model.layers.context import Context, Sublayer
 from nmtdeep.model.layers.feed_forward import FeedForward
 from nmtdeep.model.layers.merged_attention import Both, MergedAttention
+from nmtdeep.model.layers.sublayer import Context, Sublayer
 
 WIDTH, HEADS, SENTENCES, TARGET, SOURCE = 6, 2, 2, 4, 3
 

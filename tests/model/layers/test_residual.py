@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from nmtdeep.model.layers.context import Context, State, Sublayer
 from nmtdeep.model.layers.residual import (
     Admin,
     DeepNorm,
@@ -21,6 +20,7 @@ from nmtdeep.model.layers.residual import (
     ReZero,
     deep_norm_scales,
 )
+from nmtdeep.model.layers.sublayer import Context, State, Sublayer
 
 
 class Double(Sublayer):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nmtdeep.config.decoding import DecodingOptions
-from nmtdeep.decoding.forced import log_probabilities
+from nmtdeep.decoding.log_probs import log_probabilities
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.tools.convert import TextOptions
 from nmtdeep.tools.convert.fairseq import convert

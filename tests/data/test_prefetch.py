@@ -8,11 +8,11 @@ from itertools import count
 
 import pytest
 
-from nmtdeep.data.ahead import ahead
+from nmtdeep.data.prefetch import prefetch
 
 
 def threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("ahead")]
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("prefetch")]
 
 
 def test_in_order_to_the_end_and_by_another_thread() -> None:
@@ -23,7 +23,7 @@ def test_in_order_to_the_end_and_by_another_thread() -> None:
             makers.add(threading.current_thread())
             yield number
 
-    assert [item for item, _ in ahead(items(), depth=3)] == list(range(20))
+    assert [item for item, _ in prefetch(items(), depth=3)] == list(range(20))
     assert len(makers) == 1
     assert threading.current_thread() not in makers
     assert threads() == []
@@ -39,7 +39,7 @@ def test_no_more_are_made_than_asked_for() -> None:
             waiting.release()
             yield number
 
-    feed = ahead(items(), depth=3)
+    feed = prefetch(items(), depth=3)
     assert next(feed)[0] == 0
     for _ in range(4):  # the one that was taken and three more; each announces itself
         assert waiting.acquire(timeout=10)
@@ -57,7 +57,7 @@ def test_an_error_is_raised_in_its_turn() -> None:
 
     taken = []
     with pytest.raises(ValueError, match="the third"):
-        for item, _ in ahead(items(), depth=5):
+        for item, _ in prefetch(items(), depth=5):
             taken.append(item)
     assert taken == [0, 1]
     assert threads() == []
@@ -71,7 +71,7 @@ def test_the_time_of_waiting_is_measured() -> None:
         released.wait(10)
         yield 1
 
-    feed = ahead(items(), depth=2)
+    feed = prefetch(items(), depth=2)
     next(feed)
     threading.Timer(0.2, released.set).start()
     _, waited = next(feed)
@@ -80,7 +80,7 @@ def test_the_time_of_waiting_is_measured() -> None:
 
 
 def leave(error: type[Exception] | None) -> None:
-    for _ in ahead(count(), depth=2):
+    for _ in prefetch(count(), depth=2):
         assert threads()
         if error:
             raise error
@@ -95,7 +95,7 @@ def test_the_thread_ends_however_the_loop_is_left() -> None:
     except KeyError:
         # The traceback still holds the frame of the loop.
         assert threads() == []
-    feed = ahead(count(), depth=2)
+    feed = prefetch(count(), depth=2)
     assert next(feed)[0] == 0
     del feed
     assert threads() == []
@@ -104,5 +104,5 @@ def test_the_thread_ends_however_the_loop_is_left() -> None:
 def test_begin_is_called_before_the_first_item() -> None:
     order: list[str] = []
     items = (order.append(name) for name in ("first", "second"))
-    list(ahead(items, depth=1, begin=lambda: order.append("begin")))
+    list(prefetch(items, depth=1, begin=lambda: order.append("begin")))
     assert order == ["begin", "first", "second"]

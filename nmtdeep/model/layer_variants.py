@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from nmtdeep.model.layers.cache import States
-from nmtdeep.model.layers.context import Context
+from nmtdeep.model.layers.initial_values import Matrix, matrix
 from nmtdeep.model.layers.linear import Linear
-from nmtdeep.model.layers.parameters import Matrix, matrix
 from nmtdeep.model.layers.residual import Residual
+from nmtdeep.model.layers.sublayer import Context
 from nmtdeep.model.transformer import Layer
 
 # By order: the steps to where F_2, F_3, ... are evaluated, and the weights gamma of all F.

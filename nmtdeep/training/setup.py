@@ -14,7 +14,7 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import differences
 from nmtdeep.config.warnings import warnings
 from nmtdeep.data.corpus import DataDirectory, Longest, ParallelCorpus
-from nmtdeep.data.mixture import shares
+from nmtdeep.data.mixture import mixture_probabilities
 from nmtdeep.devices import device_of, kept_settings, native_bf16
 from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
@@ -29,7 +29,7 @@ from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.run_directory import check_run
 from nmtdeep.training.state import Progress
 from nmtdeep.training.step import resolve_precision
-from nmtdeep.training.trainer import built, freeze
+from nmtdeep.training.trainer import empty_model, freeze
 from nmtdeep.training.validation import comet_of, long_lines
 from nmtdeep.units import counted, percent
 
@@ -107,7 +107,7 @@ def _check_batches(recipe: Recipe, longest: Mapping[str, Longest], ranks: Ranks)
 
 def _check_mixture(recipe: Recipe, stage: int, corpora: Mapping[str, ParallelCorpus]) -> None:
     """Check that a stage mixes known corpora, and reads the one whose epochs are its length."""
-    drawn = shares(recipe.at_stage(stage).training.mixture, corpora)
+    drawn = mixture_probabilities(recipe.at_stage(stage).training.mixture, corpora)
     if not recipe.training.stages:
         return
     of = recipe.training.stages[stage].epochs_of or next(iter(corpora))
@@ -135,12 +135,12 @@ def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progres
     """
     stage, device = recipe.at_stage(progress.stage), ranks.device
     corpora = {name: data.corpus(name) for name in data.training}
-    batches, drawn = stage.training.batches, shares(stage.training.mixture, corpora)
+    batches, drawn = stage.training.batches, mixture_probabilities(stage.training.mixture, corpora)
     dtype = resolve_precision(stage.training.precision, device)
     packed = recipe.uses_packing(device.type)
     eager = eager_because(stage, device) if device.type == "cuda" else ""
     with torch.device("meta"):
-        model = built(stage, data)
+        model = empty_model(stage, data)
     freeze(model, stage.training.frozen)
     precision = stage.training.precision
     if precision == "auto":
@@ -175,7 +175,7 @@ def opening(recipe: Recipe, data: DataDirectory, ranks: Ranks, progress: Progres
         "stages": f"{', '.join(depths if len({*depths}) > 1 else same)} layers" * bool(depths),
         "warning": mark and f"scores count pieces of words: valid has subwords ({mark})",
         "frozen": _frozen(stage, model),
-        "weights": start and f"from {starting.described(start, 16)}",
+        "weights": start and f"from {starting.start_text(start, 16)}",
         "start": f"resumed after update {update}" if update else "new training",
     }
     lines = [(name, value) for name, value in rows.items() if value]
@@ -231,7 +231,7 @@ def dry_run(
     if not (overwrite or out is None) and (newest := run.newest()):
         progress = Progress.of(newest)
         files.verify(newest, hint=checkpoint.HINT)
-    if stages.finished(recipe, progress):
+    if stages.stop_reason(recipe, progress):
         return [stages.nothing_to_do(recipe, progress)]
     use_threads(threads or torch.get_num_threads(), processes)
     changes = (f"changed: {change}" for change in run.changes)

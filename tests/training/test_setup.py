@@ -9,8 +9,8 @@ import pytest
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import UserError
 from nmtdeep.training.memory import check_model_fits
-from nmtdeep.training.opening import check, opening
 from nmtdeep.training.ranks import Ranks
+from nmtdeep.training.setup import check, opening
 from nmtdeep.training.state import Progress
 
 

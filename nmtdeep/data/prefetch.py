@@ -11,7 +11,7 @@ from typing import TypeVar
 Item = TypeVar("Item")
 
 
-def ahead(
+def prefetch(
     items: Iterator[Item], *, depth: int, begin: Callable[[], object] = lambda: None
 ) -> Generator[tuple[Item, float], None, None]:
     """`items` in order, each with the seconds that its taker waited for it.
@@ -24,7 +24,7 @@ def ahead(
         begin: called once in the thread, before the first item.
     """
     end = object()
-    pool = ThreadPoolExecutor(1, thread_name_prefix="ahead", initializer=begin)
+    pool = ThreadPoolExecutor(1, thread_name_prefix="prefetch", initializer=begin)
     try:
         pending: deque[Future[Item | object]] = deque(
             pool.submit(next, items, end) for _ in range(depth)

@@ -14,9 +14,9 @@ from torch.testing import assert_close
 from nmtdeep.config.load import from_mapping
 from nmtdeep.errors import ConfigError
 from nmtdeep.model.build import initialize
-from nmtdeep.model.layer_forms import WEIGHTS, GatedSum, RungeKutta, WeightedSum
-from nmtdeep.model.layers.context import Context, State, Sublayer
+from nmtdeep.model.layer_variants import WEIGHTS, GatedSum, RungeKutta, WeightedSum
 from nmtdeep.model.layers.residual import NoNorm
+from nmtdeep.model.layers.sublayer import Context, State, Sublayer
 from nmtdeep.model.transformer import Transformer
 
 EXACT = {"rtol": 0, "atol": 1e-12}

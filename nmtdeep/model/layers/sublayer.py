@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from nmtdeep.model.layers.cache import CacheIndex, State
-from nmtdeep.model.layers.parameters import Matrix
+from nmtdeep.model.layers.initial_values import Matrix
 from nmtdeep.packing import Packing
 
 __all__ = ["Context", "State", "Sublayer"]

@@ -15,9 +15,9 @@ from torch.testing import assert_close
 from nmtdeep import checkpoint
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.average import MovingAverage
+from nmtdeep.training.ema import MovingAverage
 from nmtdeep.training.loop import train
-from nmtdeep.training.trainer import Trainer, fresh_model
+from nmtdeep.training.trainer import Trainer, initialized_model
 from nmtdeep.training.validation import corpus_loss
 
 DECAY = 0.6  # more than d of the first four updates, less than that of the others
@@ -82,7 +82,7 @@ def test_checkpoints_hold_the_average_and_training_goes_on_from_the_latest_weigh
 ) -> None:
     averaged, plain = trained("averaged", 6, ema=DECAY), trained("plain", 6)
     recipe = checkpoint.load(plain).recipe
-    expected = checkpoint.weights(fresh_model(recipe, tiny_run.data))
+    expected = checkpoint.weights(initialized_model(recipe, tiny_run.data))
     for update, d in enumerate(D[:6], start=1):
         latest, moments, _ = read(plain, update)
         expected = {name: d * expected[name] + (1 - d) * latest[name] for name in expected}
@@ -119,7 +119,7 @@ def test_the_average_is_validated(trained: Callable[..., Path], tiny_run: Any) -
     valid = tiny_run.data.corpus("valid")
     _, nll = corpus_loss(loaded.model, valid, loaded.recipe, dtype=torch.float32)
     assert record["valid_nll"] == pytest.approx(nll, rel=1e-6)
-    checkpoint.fill(loaded.model, read(run, 3)[2], run)
+    checkpoint.load_weights(loaded.model, read(run, 3)[2], run)
     _, other = corpus_loss(loaded.model, valid, loaded.recipe, dtype=torch.float32)
     assert abs(other - nll) > 1e-4
 
@@ -130,7 +130,7 @@ def test_a_grown_model_begins_a_new_average(tiny_run: Any) -> None:
     described["model"]["encoder"]["depth"] = 3
     for weight in trainer.average.weights.values():
         weight.zero_()
-    grown = trainer.deeper(Recipe.model_validate(described))
+    grown = trainer.grown(Recipe.model_validate(described))
     assert_close(grown.average.weights, checkpoint.weights(grown.model), rtol=0, atol=0)
     name = "encoder.layers.1.sublayers.0.sublayer.output.weight"
     assert torch.equal(grown.average.weights[name], trainer.model.get_parameter(name))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from nmtdeep.data.batch import pad
-from nmtdeep.data.batching import cut, sort_by_length
+from nmtdeep.data.batching import cut_by_tokens, sort_by_length
 from nmtdeep.decoding.searcher import LEAST_TOKENS, Searcher
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.text.vocabulary import EOS, PAD
@@ -40,7 +40,7 @@ def log_probabilities(
         order = sort_by_length(lengths)
         # The logits of all positions are there at once, unlike in a search.
         budget = translator.options.max_tokens or LEAST_TOKENS
-        cuts = cut(lengths.max(axis=0), order, budget)
+        cuts = cut_by_tokens(lengths.max(axis=0), order, budget)
         batches = ([pairs[index] for index in batch] for batch in cuts)
         for batch, rows in zip(cuts, translator.compute(_log_probs, batches), strict=True):
             for index, row in zip(batch, rows, strict=True):
