@@ -115,12 +115,12 @@ class PreprocessingReport:
             for name, split in self.splits.items()
         ]
         dropped = any(REPEATED in split.reasons for split in self.splits.values())
-        verb = "dropped from train" if dropped else "kept, only counted"
+        verb = "dropped from train" if dropped else "kept"
         return table(
             ("split", *columns),
             rows,
             title="Pairs, and words in the pairs read",
-            note=f"* {verb}: pairs that occur before in train, or also in train",
+            note=f"* also found earlier in the training text; {verb}",
         )
 
     def _subwords(self) -> Table:
