@@ -88,7 +88,7 @@ def _choose(recipe: Recipe, data: DataDirectory, run: Path, device: str, say: Sa
     saved = [path for path in planned if states[path].get("stage") == stage]
     count = min(recipe.training.checkpoints.average_last, len(saved))
     if count < 2:  # the mean of one is that one
-        say(f"the run translates with {checkpoint.locate(run).name}")
+        say(f"using {checkpoint.locate(run).name}")
         return
     candidate = averaging.average(saved[-count:], run / CANDIDATE)
     place, recipe = resolve_device(device), recipe.at_stage(stage)
@@ -97,7 +97,7 @@ def _choose(recipe: Recipe, data: DataDirectory, run: Path, device: str, say: Sa
     best, settings = checkpoint.follow(run / checkpoint.BEST), recipe.training.validation
     score = validate(model, data, recipe, dtype=dtype).score(settings.best_by)
     mean = _mean(candidate)
-    with_mean = f"the run translates with {checkpoint.AVERAGE}, {mean}"
+    with_mean = f"using {checkpoint.AVERAGE}, {mean}"
     if not (best / checkpoint.STATE).is_file():
         candidate.rename(run / checkpoint.AVERAGE)
         say(with_mean)
@@ -110,8 +110,8 @@ def _choose(recipe: Recipe, data: DataDirectory, run: Path, device: str, say: Sa
     else:
         checkpoint.discard(candidate)
         say(
-            f"the run translates with {checkpoint.BEST} ({best.resolve().name}): {of_best} "
-            f"on valid; {mean} has {of_mean} and was removed"
+            f"using {checkpoint.BEST} ({best.resolve().name}): {of_best} on valid; "
+            f"the average of the last {count} was worse, {of_mean}, and deleted"
         )
 
 

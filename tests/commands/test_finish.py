@@ -40,7 +40,7 @@ def mean_loss(nmtdeep: Commands, model: Path) -> float:
 def test_a_better_average_is_kept_and_both_losses_are_printed(nmtdeep, averaged):
     run, done = averaged
     match = re.search(
-        r"translates with checkpoint_average, the mean of (.*): loss (\S+) on valid; "
+        r"using checkpoint_average, the mean of (.*): loss (\S+) on valid; "
         r"checkpoint_best has loss 99.5000\n",
         done.out,
     )
@@ -69,8 +69,8 @@ def test_a_run_means_its_best_checkpoint_if_the_average_is_worse(nmtdeep, unsmoo
     done = train(nmtdeep, run, *PLAIN)
     assert done.code == 0, done.err
     match = re.search(
-        r"translates with checkpoint_best \((\S+)\): loss (\S+) on valid; the mean of .* has "
-        r"loss (\S+) and was removed\n",
+        r"using checkpoint_best \((\S+)\): loss (\S+) on valid; the average of the last \d+ was "
+        r"worse, loss (\S+), and deleted\n",
         done.out,
     )
     assert match, done.out
@@ -124,7 +124,7 @@ def test_a_model_that_has_learned_little_is_not_scored(nmtdeep, data, tmp_path):
     short = words(tmp_path / "short", "--max-updates", 1)[:-1]
     done = nmtdeep(*short)
     assert done.code == 0, done.err
-    assert done.out.startswith("the run translates with checkpoint_1\n")
+    assert done.out.startswith("using checkpoint_1\n")
     assert "too little to be scored" in done.out
     assert not (tmp_path / "short" / "scores.json").exists()
     assert not (tmp_path / "short" / "checkpoint_average").exists()  # one checkpoint has no mean
@@ -149,7 +149,7 @@ def test_the_best_checkpoint_can_be_picked_by_chrf(nmtdeep, data, tmp_path):
     expected = sacrebleu.corpus_chrf(translated.out.splitlines(), [references]).score
     assert rows[-1]["update"] == 11
     assert rows[-1]["valid_chrf"] == pytest.approx(expected)
-    assert re.search(r"translates with checkpoint_\w+.*chrF2 \(beam 1\) on valid", done.out)
+    assert re.search(r"using checkpoint_\w+.*chrF2 \(beam 1\) on valid", done.out)
 
 
 def test_a_linear_schedule_that_ends_too_early_is_reported(nmtdeep, data, tmp_path):
