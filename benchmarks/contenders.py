@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import naive
 import torch
-import torch_transformer
 from machine import installed
 from torch import Tensor, nn
 from weights import plain
@@ -48,7 +47,6 @@ def build_naive(
     network = naive.NaiveTransformer(
         weight.shape[0],
         naive.Shape(model.width, encoder.feed_forward, encoder.heads, encoder.depth, decoder.depth),
-        pre_norm=encoder.residual.type == "pre_norm",
         dropout=dropout,
         pad=ours.pad,
         kernel=kernel,
@@ -61,14 +59,13 @@ def build_naive(
 PEERS = {
     "naive, SDPA": Peer(partial(build_naive, kernel=naive.sdpa), plain, fused=False),
     "naive, tuned": Peer(partial(build_naive, kernel=naive.written_out), plain),
-    "nn.Transformer": Peer(torch_transformer.build, torch_transformer.renamed),
 }
 MARIAN = {"MarianMT, SDPA": "sdpa", "MarianMT, eager": "eager"}
 
 
-def peers(recipe: Recipe) -> dict[str, Peer]:
-    """Those that are installed and can build this shape; MarianMT is post-norm only."""
-    if installed("transformers") is None or recipe.model.encoder.residual.type != "post_norm":
+def peers() -> dict[str, Peer]:
+    """Those that are installed; all of them are post-norm."""
+    if installed("transformers") is None:
         return dict(PEERS)
     import marian
 

@@ -6,13 +6,10 @@ nmtdeep, Hugging Face's MarianMT (`generate`, sorted by length; both of its atte
 CTranslate2 (converted from our weights) take turns on the same sentences, each in a process of its
 own, encoded before any timing, with the same beam, length penalty and rules as far as they can be
 had. Ratios are formed within a turn. Agreement and BLEU say whether they did the same work.
---processes 1 2 adds as many processes of nmtdeep, and as many batches at once of CTranslate2, on
-the same threads.
 """
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from itertools import islice
 from pathlib import Path
@@ -21,9 +18,8 @@ from typing import NamedTuple
 import torch
 from apart import Apart
 from decoders import OURS, Decode, Ids, Task, contenders
-from machine import add_options, chosen_device, empty_table, machine
+from machine import add_options, chosen_device, empty_table, opening
 from memory import megabytes
-from rich.console import Console
 from rich.table import Table
 from sacrebleu.metrics import BLEU
 from turns import Turns, spread, take_turns
@@ -37,7 +33,7 @@ from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import EOS
 
 
-def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Decoding speed against peers")
     parser.add_argument("--model", type=Path, required=True, help="run or checkpoint")
     parser.add_argument("--input", type=Path, required=True, help="lines to translate")
@@ -49,9 +45,8 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--precisions", nargs="+", choices=("fp32", "bf16", "int8"), default=["fp32"]
     )
-    parser.add_argument("--processes", type=int, nargs="+", default=[1])
     add_options(parser, repeats=3)
-    return parser.parse_args(words)
+    return parser.parse_args()
 
 
 class Result(NamedTuple):
@@ -83,36 +78,22 @@ def contender(
     """One of them in this process: its device and its turn, the translations."""
     chosen_device(options, keeps_memory=name.startswith(OURS))
     task = make(options)
-    chosen = contenders(task, options.precisions, options.processes)[name]
-    return task.device, chosen.open(stack)
+    return task.device, contenders(task, options.precisions)[name](stack)
 
 
-def measure(task: Task, options: argparse.Namespace, apart: type[Apart]) -> Result:
-    """All contenders in turns; `apart` opens one of them."""
-    candidates = contenders(task, options.precisions, options.processes)
-    together: dict[str, list[Ids]] = {}
-    runs: dict[str, Callable[[], None]] = {}
+def measure(task: Task, options: argparse.Namespace) -> Result:
+    """All contenders in turns."""
     with ExitStack() as stack:
-        for name, candidate in candidates.items():
-            if candidate.processes == 1:
-                runs[name] = stack.enter_context(closing(apart(contender, options, name)))
-                continue
-            run = candidate.open(stack)  # they are processes of their own already
-
-            def turn(name: str = name, run: Decode = run) -> None:
-                together[name] = run()
-
-            turn()
-            runs[name] = turn
-        turns = take_turns(runs, repeats=options.repeats)
-    single = {name: run for name, run in runs.items() if isinstance(run, apart)}
-    own = {name: [done.spent for done in run.turns] for name, run in single.items()}
-    translations = {name: run.turns[-1].result for name, run in single.items()}
-    return Result(
-        Turns(turns.spent | own),
-        {name: run.memory for name, run in single.items()},
-        translations | together,
-    )
+        runs = {
+            name: stack.enter_context(closing(Apart(contender, options, name)))
+            for name in contenders(task, options.precisions)
+        }
+        take_turns(runs, repeats=options.repeats)
+        return Result(
+            Turns({name: [done.spent for done in run.turns] for name, run in runs.items()}),
+            {name: run.memory for name, run in runs.items()},
+            {name: run.turns[-1].result for name, run in runs.items()},
+        )
 
 
 def texts(pipeline: TextPipeline, translations: list[Ids]) -> list[str]:
@@ -139,7 +120,7 @@ def report(result: Result, bleu: dict[str, str], title: str, first: str) -> Tabl
             f"{len(translations) / seconds:,.1f}",
             f"{sum(map(len, translations)) / seconds:,.0f}",
             "" if name == first else spread(result.turns.ratios([name], first)),
-            megabytes(result.memory[name]) if name in result.memory else "",
+            megabytes(result.memory[name]),
             f"{same:.1%}",
             bleu.get(name, ""),
         )
@@ -156,14 +137,12 @@ def scores(task: Task, result: Result, references: list[str]) -> tuple[dict[str,
     return each, str(metric.get_signature())
 
 
-def main(words: Sequence[str] | None = None, apart: type[Apart] = Apart) -> None:
-    options = arguments(words)
-    device = chosen_device(options, keeps_memory=False)
-    console = Console(width=120, highlight=False)
-    console.print(machine(device))
+def main() -> None:
+    options = arguments()
+    _, console = opening(options)
     task = make(options)
     settings, sources = task.settings, task.sources
-    result = measure(task, options, apart)
+    result = measure(task, options)
     bleu, signature = {}, ""
     if options.references:
         references = list(islice(read_lines(options.references), options.lines))

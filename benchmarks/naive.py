@@ -1,4 +1,4 @@
-"""A yardstick of benchmarks/training.py: a Transformer as an engineer writes it in an hour.
+"""A peer in benchmarks/training.py: a post-norm Transformer as an engineer writes it in an hour.
 
 Plain torch modules, padded batches, full logits, autocast; nothing of nmtdeep. Two variants:
 
@@ -86,11 +86,8 @@ class Attention(nn.Module):
 class Layer(nn.Module):
     """Encoder layer, or decoder layer with `cross=True`."""
 
-    def __init__(
-        self, shape: Shape, *, cross: bool, pre_norm: bool, dropout: float, kernel: Kernel
-    ) -> None:
+    def __init__(self, shape: Shape, *, cross: bool, dropout: float, kernel: Kernel) -> None:
         super().__init__()
-        self.pre_norm = pre_norm
         self.causal = cross
         self.self_attention = Attention(shape.width, shape.heads, kernel)
         self.cross_attention = Attention(shape.width, shape.heads, kernel) if cross else None
@@ -112,8 +109,6 @@ class Layer(nn.Module):
         return self.wrap(x, self.norms[-1], self.feed_forward)
 
     def wrap(self, x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        if self.pre_norm:
-            return x + self.dropout(sublayer(norm(x)))
         return norm(x + self.dropout(sublayer(x)))
 
 
@@ -130,7 +125,7 @@ class NaiveTransformer(nn.Module):
     table: Tensor
 
     def __init__(
-        self, types: int, shape: Shape, *, pre_norm: bool, dropout: float, pad: int, kernel: Kernel
+        self, types: int, shape: Shape, *, dropout: float, pad: int, kernel: Kernel
     ) -> None:
         super().__init__()
         self.pad = pad
@@ -141,13 +136,10 @@ class NaiveTransformer(nn.Module):
 
         def layers(depth: int, cross: bool) -> nn.ModuleList:
             return nn.ModuleList(
-                Layer(shape, cross=cross, pre_norm=pre_norm, dropout=dropout, kernel=kernel)
-                for _ in range(depth)
+                Layer(shape, cross=cross, dropout=dropout, kernel=kernel) for _ in range(depth)
             )
 
         self.encoder, self.decoder = layers(shape.encoder, False), layers(shape.decoder, True)
-        self.encoder_norm = nn.LayerNorm(shape.width) if pre_norm else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(shape.width) if pre_norm else nn.Identity()
 
     def embed(self, ids: Tensor) -> Tensor:
         x = self.embedding(ids) * math.sqrt(self.embedding.embedding_dim)
@@ -158,12 +150,11 @@ class NaiveTransformer(nn.Module):
         memory = self.embed(source)
         for layer in self.encoder:
             memory = layer(memory, mask, None, None)
-        memory = self.encoder_norm(memory)
         x = self.embed(target)
         for layer in self.decoder:
             # Padding is at the end, where causality hides it.
             x = layer(x, None, memory, mask)
-        return linear(self.decoder_norm(x), self.embedding.weight)
+        return linear(x, self.embedding.weight)
 
 
 def loss_per_token(

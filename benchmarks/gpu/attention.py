@@ -1,17 +1,9 @@
-"""Attention over packed sentences by each kernel, both passes, and how exact each is.
+"""Attention over packed sentences by each kernel, both passes, and how exact each is."""
 
-python benchmarks/gpu/attention.py [--pretend]    (--pretend: tiny sizes on the CPU)
-"""
-
-import argparse
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from unittest import mock
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
 import torch
@@ -88,12 +80,3 @@ def attention(place: Place) -> Figures:
                 figures[f"ms {form}, {way}"] = 1000 * turns.median(form) / repeats
                 figures[f"error of {form}, {way}"] = error(x, mask, form)
     return figures
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Time attention over packed sentences")
-    parser.add_argument("--pretend", action="store_true", help="tiny sizes on the CPU")
-    torch.manual_seed(1)
-    place = Place(Path(), Path(), parser.parse_args().pretend)
-    for name, figure in attention(place).items():
-        print(f"{figure:10.3g} {name}", flush=True)
