@@ -48,7 +48,7 @@ class Album:
 
 def of_training(album: Album, histories: Sequence[RunHistory]) -> None:
     """Curves of the records, and the planned learning rates."""
-    runs = {run.name: run.path for run in histories if run.points}
+    runs = {run.name: run.path for run in histories if run.records.points}
     for over in OVER if runs else ():
         album.add(
             f"Training, by {over}",

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 import torch
-from conversion.fairseq_like import EOS, FairseqLike
 
 from nmtdeep import checkpoint
 from nmtdeep.errors import CheckpointError, DataError, UserError
 from nmtdeep.tools.convert import TextOptions
 from nmtdeep.tools.convert.fairseq import convert
 from nmtdeep.tools.convert.fairseq_files import read_dictionary, rows
+
+from .fairseq_like import EOS, FairseqLike
 
 CHOICES: list[dict[str, Any]] = [
     {},

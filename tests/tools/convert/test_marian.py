@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from conversion.marian_like import MarianLike
 from torch import Tensor
 
 from nmtdeep import checkpoint
@@ -17,6 +16,8 @@ from nmtdeep.model.layers.positions import sinusoids
 from nmtdeep.text.vocabulary import EOS, PAD, SPECIALS
 from nmtdeep.tools.convert.marian import convert
 from nmtdeep.tools.export.exporter import export_huggingface
+
+from .marian_like import MarianLike
 
 CHOICES: dict[str, dict[str, Any]] = {
     "OPUS-MT": {},

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-from export.models import SETTINGS, SOURCES, TOKENS, best, config, trained
 
 from nmtdeep.config.model import Model
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import Vocabulary
 from nmtdeep.tools.export import to_ctranslate2
 from nmtdeep.tools.export.weights import of_model
+
+from .models import SETTINGS, SOURCES, TOKENS, best, config, trained
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 

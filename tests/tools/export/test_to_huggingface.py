@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from export.models import SETTINGS, SOURCES, TOKENS, TYPES, best, config, trained
 
 from nmtdeep.config.model import Model
 from nmtdeep.config.recipe import Recipe
@@ -17,6 +16,8 @@ from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import EOS, PAD, UNK, Vocabulary
 from nmtdeep.tools.export import to_huggingface
+
+from .models import SETTINGS, SOURCES, TOKENS, TYPES, best, config, trained
 
 KINDS = {
     "shared table": config("post_norm"),

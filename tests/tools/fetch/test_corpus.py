@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from fetching.archives import sgm, small, tar, xml
-from fetching.server import Server
 from sacrebleu.dataset import DATASETS
 from typer.testing import CliRunner, Result
 
@@ -20,6 +18,9 @@ from nmtdeep.errors import DataError, UserError
 from nmtdeep.tools.fetch.catalog import Source, load_catalog, split_member
 from nmtdeep.tools.fetch.corpus import Fetch
 from nmtdeep.tools.fetch.download import Retry
+
+from .archives import sgm, small, tar, xml
+from .server import Server
 
 CATALOG = load_catalog()
 QUICK = Retry(timeout=2, attempts=2, pause=0.001)

@@ -8,11 +8,12 @@ from pathlib import Path
 from urllib.request import Request
 
 import pytest
-from fetching.server import Server
 
 from nmtdeep.errors import UserError
 from nmtdeep.preprocessing.progress import Progress
 from nmtdeep.tools.fetch.download import RefusedError, Retry, WebOnly, download
+
+from .server import Server
 
 BODY = random.Random(1).randbytes(300_000)
 QUICK = Retry(timeout=0.5, attempts=3, pause=0.001)

@@ -6,9 +6,10 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from reporting.pages import ATTACK, CONTROLS, HEBREW, PERSIAN, nasty_page
 
 from nmtdeep.tools.report.page import html
+
+from .pages import ATTACK, CONTROLS, HEBREW, PERSIAN, nasty_page
 
 
 class Reader(HTMLParser):

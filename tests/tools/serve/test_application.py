@@ -14,9 +14,10 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis import Config, GenerationMode
-from serving.stand_ins import SECONDS, Shouter, ask, get, service, translate, until
 
 from nmtdeep.decoding.translator import Translator
+
+from .stand_ins import SECONDS, Shouter, ask, get, service, translate, until
 
 
 @pytest.fixture(scope="module")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from serving.stand_ins import Shouter
-
 from nmtdeep.errors import UserError
 from nmtdeep.tools.serve.batcher import Batcher
 from nmtdeep.tools.serve.limits import Limits
 from nmtdeep.tools.serve.metrics import Metrics
+
+from .stand_ins import Shouter
 
 
 def run(shouter: Shouter, *asked: list[str], max_queue: int = 100) -> list[Any]:

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from pages import ROOT
-from serving.stand_ins import Shouter, service
 
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.decoding.translator import Translator
@@ -20,6 +19,8 @@ from nmtdeep.errors import UserError
 from nmtdeep.tools.serve import application
 from nmtdeep.tools.serve.limits import Limits
 from nmtdeep.tools.serve.server import serve
+
+from .stand_ins import Shouter, service
 
 
 def start(host: str = "127.0.0.1", port: int = 0, **more: Any) -> None:
