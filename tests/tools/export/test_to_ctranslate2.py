@@ -86,14 +86,6 @@ def test_positions_reach_to_the_last_row_of_the_table(model: Transformer, place:
     assert torch.equal(table[-1], last[0, 0])
 
 
-def test_int8_needs_about_a_third_of_the_bytes(model: Transformer, tmp_path: Path) -> None:
-    sizes = {}
-    for kind in ("float32", "int8"):
-        exported(model, KINDS["pre-norm"], tmp_path / kind, quantization=kind, rows=1)
-        sizes[kind] = (tmp_path / kind / "model.bin").stat().st_size
-    assert 2.8 < sizes["float32"] / sizes["int8"] < 4
-
-
 def test_everything_that_is_not_supported_is_listed() -> None:
     model = config(
         "pre_norm",

@@ -46,13 +46,6 @@ def test_each_set_and_metric_has_one_row_with_the_best_run_marked() -> None:
     assert list(table.notes) == ["BLEU: nrefs:1|tok:13a", "TER: nrefs:1|tok:tercom"]
 
 
-def test_a_score_measured_now_replaces_the_stored_one() -> None:
-    again = {"thin": [Score("bleu", 20.0, "nrefs:1|tok:13a")]}
-    table = tables.scores([history("thin", test=(31.0, 49.0))], "test", again)
-    assert [cell.text for cell in table.rows[0]] == ["test", "BLEU ↑", "20.00"]
-    assert not any(cell.is_best for row in table.rows for cell in row)  # of a single run
-
-
 def test_scores_of_different_signatures_are_not_compared() -> None:
     again = {"thin": [Score("bleu", 20.0, "nrefs:2|tok:13a")]}
     table = tables.scores([history("thin"), history("deep", test=(10.0, 49.0))], "test", again)
