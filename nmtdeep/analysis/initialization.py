@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from statistics import fmean
 from typing import Annotated, Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from nmtdeep.analysis.measurement import Column, Measurement, columns, grouped
@@ -54,9 +55,17 @@ class Block(NamedTuple):
 FIGURES = Block._fields[3:]
 
 
-def measure(name: str, subject: Recipe | Loaded, data: DataDirectory, **how: Any) -> Measurement:
-    """The residual blocks of a recipe's initial model, or of a trained one; `how` to `prepare`."""
-    probe = prepare(subject, data, **how)
+def measure(
+    name: str,
+    subject: Recipe | Loaded,
+    data: DataDirectory,
+    *,
+    tokens: int,
+    device: torch.device,
+    updates: int = 0,
+) -> Measurement:
+    """The residual blocks of a recipe's initial model, or of a trained one (see `prepare`)."""
+    probe = prepare(subject, data, tokens=tokens, device=device, updates=updates)
     for side, stack in probe.stacks():
         if stack.combination.connects == "sublayers":
             what = f"the {side}'s layer combination takes the place of residual sums"
@@ -138,5 +147,4 @@ def _sums(
 
 
 def _ratio(above: float, below: float) -> float:
-    """Ratio of two norms, from their squares."""
     return math.sqrt(above / below) if below else math.nan

@@ -55,11 +55,9 @@ class Probe:
     update: int | None = 0
 
     def stacks(self) -> tuple[tuple[Side, Stack], ...]:
-        """Encoder and decoder."""
         return ("encoder", self.model.encoder), ("decoder", self.model.decoder)
 
     def conditions(self) -> dict[str, Any]:
-        """The conditions of a measurement of this model."""
         target_tokens = sum(batch.target_tokens for batch in self.batches)
         model, average = self.recipe.model, {"kind": "average of checkpoints"}
         own = {f"{side} initializer": getattr(model, side).initializer for side in SIDES}

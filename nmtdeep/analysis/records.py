@@ -172,7 +172,7 @@ def _summary(
     scores = figures.get(("valid_bleu",), ())
     best_bleu = max(scores, key=lambda row: row.value, default=None)
     bleu = best_bleu and f"{best_bleu.value:.2f} at {best_bleu.update:,}"
-    if best_bleu in differences:
+    if best_bleu and best_bleu in differences:
         bleu = f"{bleu} ({differences[best_bleu]})"
     return {
         "run": run,

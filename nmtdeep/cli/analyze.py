@@ -202,13 +202,13 @@ def attention(
         head: Number of a head, from 1; or mean, all.
         input_is: Form of the sentences. Default: the recipe's.
     """
-    from nmtdeep.analysis.attention import measure
+    from nmtdeep.analysis.attention import Chosen, measure
     from nmtdeep.checkpoint import load
 
     loaded = load(model)
     loaded.model.to(device)
-    texts = source, target, input_is
-    outputs.write(measure(str(model), loaded, *texts, of=of, layer=layer, head=head))
+    chosen = Chosen(of, layer, head)
+    outputs.write(measure(str(model), loaded, source, target, input_is, chosen))
 
 
 def lengths(

@@ -10,7 +10,7 @@ import torch
 from matplotlib.figure import Figure
 
 from analysis.by_hand import write_out
-from nmtdeep.analysis.gradients import LayerGradient, Of, layer_gradients, measure
+from nmtdeep.analysis.gradients import Of, layer_gradients, measure
 from nmtdeep.analysis.measurement import Measurement
 from nmtdeep.analysis.probe import Probe
 from nmtdeep.config.render import dump
@@ -82,24 +82,6 @@ def curves(measurement: Measurement) -> list[list[Curve]]:
         [(line.get_label(), list(line.get_xdata()), list(line.get_ydata())) for line in axes.lines]
         for axes in figure.axes
     ]
-
-
-def test_a_picture_has_a_line_for_each_recipe_depth_and_side() -> None:
-    rows = [
-        LayerGradient(recipe, 0, side, depth, layer, norm * layer)
-        for recipe, norm in (("plain", 0.5), ("b.yaml", 2))
-        for side in ("encoder", "decoder")
-        for depth in (2, 3)
-        for layer in range(1, depth + 1)
-    ]
-    encoder, decoder = curves(Measurement("title", rows, {}))
-    assert encoder == [
-        ("plain, layers 2", [1, 2], [0.5, 1.0]),
-        ("plain, layers 3", [1, 2, 3], [0.5, 1.0, 1.5]),
-        ("b.yaml, layers 2", [1, 2], [2, 4]),
-        ("b.yaml, layers 3", [1, 2, 3], [2, 4, 6]),
-    ]
-    assert len(decoder) == 4
 
 
 def test_over_updates_first_and_top_layers_are_drawn(tiny_run) -> None:

@@ -54,11 +54,6 @@ def test_the_x_axis_counts_updates_tokens_or_hours(run: Path, over, places: list
     assert list(curve.get_ydata()) == [5.0, 4.0]
 
 
-def test_figures_that_no_run_recorded_are_an_error(run: Path) -> None:
-    with pytest.raises(UserError, match="no run recorded valid_bleu or ppl: choose another"):
-        measure({"r": run}, ["valid_bleu", "ppl"])
-
-
 @pytest.mark.parametrize("content", [None, "", '{"kind": "validation", "update": 3}'])
 def test_a_directory_without_records_is_an_error(tmp_path: Path, content: str | None) -> None:
     if content is not None:

@@ -94,7 +94,6 @@ def search_options(decoding: Decoding, target: Vocabulary, longest: int = 0) -> 
 
 
 def _stack(kind: Any, stack: StackWeights, activation: str) -> Any:
-    """The specification of an encoder or decoder."""
     from ctranslate2.specs.common_spec import Activation
 
     spec = kind(

@@ -40,7 +40,6 @@ class HeldOut:
     metrics: Mapping[str, Metric] = field(default_factory=scorers)
 
     def scores(self) -> dict[str, Sequence[Score]]:
-        """Scores of each run."""
         return {
             name: score_texts(lines, [self.references], self.metrics)
             for name, lines in self.systems.items()

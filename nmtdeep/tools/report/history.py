@@ -40,7 +40,6 @@ class RunHistory:
     omissions: Sequence[str]
 
     def values(self, figure: str) -> list[float]:
-        """All values of a figure."""
         return [point.value for point in self.records.points if point.figure == figure]
 
     def last(self, name: str) -> float | None:

@@ -34,7 +34,12 @@ class Album:
     omissions: list[str] = field(default_factory=list)
 
     def add(
-        self, title: str, measure: Callable[[], Measurement], signature: str = "", **how: bool
+        self,
+        title: str,
+        measure: Callable[[], Measurement],
+        signature: str = "",
+        *,
+        folded: bool = False,
     ) -> None:
         """Draw what `measure` returns; if it raises a UserError, note that."""
         try:
@@ -43,7 +48,7 @@ class Album:
             self.omissions.append(f"{title}: {error}")
             return
         svg = render(measurement.draw, "svg")
-        self.pictures.append(Picture(title, svg, signature or measurement.signature, **how))
+        self.pictures.append(Picture(title, svg, signature or measurement.signature, folded))
 
 
 def of_training(album: Album, histories: Sequence[RunHistory]) -> None:

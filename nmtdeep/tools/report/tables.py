@@ -27,7 +27,7 @@ def number(value: float | None, show: Callable[[float], str]) -> TableCell:
 def overview(histories: Iterable[RunHistory]) -> PageTable:
     """A row for each run: the model, how long it was trained, and its best validations."""
     headings = ("run", "layers", "width", "parameters", "updates", "hours", "best valid nll")
-    rows, signatures = [], {}
+    rows, notes = [], []
     for run in histories:
         model = run.recipe.model
         rows.append(
@@ -44,8 +44,8 @@ def overview(histories: Iterable[RunHistory]) -> PageTable:
         )
         for point, signature in run.records.signatures.items():
             if point.figure == "valid_bleu":
-                signatures[f"BLEU ({run.name}): {signature}"] = None
-    return PageTable((*headings, "best valid BLEU"), rows, list(signatures))
+                notes.append(f"BLEU ({run.name}): {signature}")
+    return PageTable((*headings, "best valid BLEU"), rows, list(dict.fromkeys(notes)))
 
 
 def scores(
@@ -152,5 +152,4 @@ def recipes(histories: Sequence[RunHistory]) -> Iterator[dict[str, Any]]:
 
 
 def _values(recipe: Recipe) -> dict[str, Any]:
-    """The sections text, model, training and decoding."""
     return recipe.model_dump(mode="json", exclude={"description", "reference"})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import zipfile
 from argparse import Namespace
-from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -137,10 +136,8 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     ("content", "message"),
     [
         (b"", "without running"),
-        (b"no pickle", "without running"),
         (b"\x80\x02 broken", "without running"),
         ({"a": 1}, "not a checkpoint of fairseq"),
-        ([1], "not a checkpoint of fairseq"),
         ({"model": {"x": 3}}, "not the weights of a model"),
         ({"model": {}}, "no settings"),
     ],
@@ -167,30 +164,17 @@ def test_weights_larger_than_the_file_are_refused(tmp_path: Path, attack: str) -
         convert(file, dictionaries, tmp_path / "out", TextOptions())
 
 
-@pytest.mark.parametrize("attack", ["compressed", "overlapping"])
-def test_a_file_that_unpacks_to_more_bytes_than_it_has_is_refused(
-    tmp_path: Path, attack: str
-) -> None:
+def test_a_file_that_unpacks_to_more_bytes_than_it_has_is_refused(tmp_path: Path) -> None:
     like = FairseqLike()
     like.state["decoder.embed_out"] = torch.zeros(1_000_000)
     file, dictionaries = written(tmp_path, like)
     bad = tmp_path / "bad.pt"
-    if attack == "compressed":
-        with zipfile.ZipFile(file) as old, zipfile.ZipFile(bad, "w", zipfile.ZIP_DEFLATED) as new:
-            for entry in old.infolist():
-                new.writestr(entry.filename, old.read(entry))
-        assert bad.stat().st_size < 100_000
-        with torch.serialization.safe_globals([Namespace]):  # torch itself accepts it
-            assert torch.load(bad)["model"]["decoder.embed_out"].numel() == 1_000_000
-    else:
-        bad.write_bytes(file.read_bytes())
-        with zipfile.ZipFile(bad, "a") as archive:
-            largest = max(archive.infolist(), key=lambda entry: entry.file_size)
-            for number in range(3):
-                twin = copy(largest)
-                twin.filename = f"archive/data/{1000 + number}"
-                archive.filelist.append(twin)
-            archive._didModify = True
+    with zipfile.ZipFile(file) as old, zipfile.ZipFile(bad, "w", zipfile.ZIP_DEFLATED) as new:
+        for entry in old.infolist():
+            new.writestr(entry.filename, old.read(entry))
+    assert bad.stat().st_size < 100_000
+    with torch.serialization.safe_globals([Namespace]):  # torch itself accepts it
+        assert torch.load(bad)["model"]["decoder.embed_out"].numel() == 1_000_000
     with pytest.raises(CheckpointError, match="unpacks to more bytes"):
         convert(bad, dictionaries, tmp_path / "out", TextOptions())
 

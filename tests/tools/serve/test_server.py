@@ -66,21 +66,16 @@ def test_hosts_are_checked_on_loopback_and_on_request(
     assert seen == [expected]
 
 
-@pytest.mark.parametrize(("words", "code"), [((), 0), (("--lines", "5", "6"), 1)])
-def test_the_load_generator_counts_answers(
-    tmp_path: Path, words: tuple[str, ...], code: int
-) -> None:
+def test_the_load_generator_counts_answers(tmp_path: Path) -> None:
     text = tmp_path / "text.en"
     text.write_text("".join(f"line {number}\n" for number in range(50)), encoding="utf-8")
     shouter = Shouter()
     with service(shouter, batch_lines=16, max_lines=4, max_queue=16) as port:
         done = subprocess.run(
             [sys.executable, ROOT / "scripts/load_service.py", "--url", f"http://127.0.0.1:{port}",
-             "--text", text, "--clients", "6", "--seconds", "0.5", "--lines", "1", "4", *words],
-            check=False, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
+             "--text", text, "--clients", "6", "--seconds", "0.5", "--lines", "1", "4"],
+            check=True, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
         )  # fmt: skip
-    assert done.returncode == code, done.stdout + done.stderr
-    requests, lines = re.match(r"([\d,]+) requests, ([\d,]+) lines", done.stdout).groups()
+    _, lines = re.match(r"([\d,]+) requests, ([\d,]+) lines", done.stdout).groups()
     assert int(lines.replace(",", "")) == sum(map(len, shouter.chunks))
-    assert ("\n0 requests lost" in done.stdout) == (code == 0)
-    assert (requests == "0") == (code == 1)
+    assert "\n0 requests lost" in done.stdout
