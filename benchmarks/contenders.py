@@ -30,17 +30,13 @@ class Peer(NamedTuple):
     Attributes:
         build: `(recipe, ours, dropout=p)` to a module from ids of both sides to logits.
         renamed: our parameters, or their gradients, under its names.
-        fused: whether its Adam is torch's fused one.
     """
 
     build: Callable[..., nn.Module]
     renamed: Callable[[dict[str, Tensor]], dict[str, Tensor]]
-    fused: bool = True
 
 
-def build_naive(
-    recipe: Recipe, ours: Transformer, *, dropout: float, kernel: naive.Kernel
-) -> naive.NaiveTransformer:
+def build_naive(recipe: Recipe, ours: Transformer, *, dropout: float) -> naive.NaiveTransformer:
     """The naive model of the same shape with the same weights."""
     model, encoder, decoder = recipe.model, recipe.model.encoder, recipe.model.decoder
     weight = ours.output.weight
@@ -49,17 +45,13 @@ def build_naive(
         naive.Shape(model.width, encoder.feed_forward, encoder.heads, encoder.depth, decoder.depth),
         dropout=dropout,
         pad=ours.pad,
-        kernel=kernel,
     )
     network.to(weight.device, weight.dtype)
     network.load_state_dict(plain(dict(ours.named_parameters())))
     return network
 
 
-PEERS = {
-    "naive, SDPA": Peer(partial(build_naive, kernel=naive.sdpa), plain, fused=False),
-    "naive, tuned": Peer(partial(build_naive, kernel=naive.written_out), plain),
-}
+PEERS = {"naive": Peer(build_naive, plain)}
 MARIAN = {"MarianMT, SDPA": "sdpa", "MarianMT, eager": "eager"}
 
 
@@ -175,7 +167,7 @@ def peer_step(recipe: Recipe, peer: Peer, ours: Transformer, dtype: torch.dtype)
         lr=LR,
         betas=adam.betas,
         eps=adam.epsilon,
-        fused=True if peer.fused else None,
+        fused=True,
     )
 
     def step(batch: Batch) -> Tensor:

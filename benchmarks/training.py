@@ -3,7 +3,7 @@
     python benchmarks/training.py --data DIR [--updates N] [--repeats N] [--precision fp32]
 
 DIR is a data directory of nmtdeep preprocess; for the usual figures Multi30k with recipe
-multi30k-en-de and text.bpe.merges=8000. nmtdeep's own update, the two variants of
+multi30k-en-de and text.bpe.merges=8000. nmtdeep's own update,
 benchmarks/naive.py and Hugging Face's MarianMT (both of its attention kernels; extra [benchmark])
 take turns on the same batches, from the same weights, with the same dropout, smoothing and
 learning rate, each in a process of its own, which pads its batches itself. Ratios are formed

@@ -71,7 +71,9 @@ def attention(place: Place) -> Figures:
         x = make(1, int(lengths.sum()), 3 * HEADS * SIZE, requires_grad=True)
         towards = make(1, x.shape[1], HEADS * SIZE)
         for causal in (False, True):
-            mask, way = Mask(causal=causal, queries=packing), f"{name}{', causal' * causal}"
+            mask, way = Mask(causal=causal, queries=packing), name
+            if causal:
+                way = f"{name}, causal"
             works = {form: partial(both, x, mask, towards, repeats, form) for form in forms}
             if not place.pretend:
                 works = {form: replayed(work) for form, work in works.items()}

@@ -153,7 +153,9 @@ def attempt(place: Place, name: str, limit: float) -> Figures:
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [__file__, "part", name, "--kit", str(place.kit), "--out", str(place.out)]
     command += ["--seconds", f"{limit:.0f}", "--began", f"{time.time():.3f}"]
-    code = run([*command, *["--pretend"] * place.pretend], log, limit)
+    if place.pretend:
+        command.append("--pretend")
+    code = run(command, log, limit)
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     figures = [line for line in lines if line.startswith('{"')]  # warnings may follow
     row: Figures = {"part": name}
