@@ -18,14 +18,12 @@ from collections.abc import Iterable, Mapping
 from statistics import fmean
 from typing import Annotated, Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from nmtdeep.analysis.measurement import Column, Measurement, columns, grouped
-from nmtdeep.analysis.probe import Passages, Probe, prepare, squared_gradient
+from nmtdeep.analysis.probe import Passages, Probe, Sample, prepare, squared_gradient
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import UserError
 from nmtdeep.model.initialization import Side
 from nmtdeep.model.layers.norm import Norm
@@ -56,22 +54,16 @@ FIGURES = Block._fields[3:]
 
 
 def measure(
-    name: str,
-    subject: Recipe | Loaded,
-    data: DataDirectory,
-    *,
-    tokens: int,
-    device: torch.device,
-    updates: int = 0,
+    name: str, subject: Recipe | Loaded, sample: Sample, *, updates: int = 0
 ) -> Measurement:
-    """The residual blocks of a recipe's initial model, or of a trained one (see `prepare`)."""
-    probe = prepare(subject, data, tokens=tokens, device=device, updates=updates)
+    """The residual blocks of a recipe's model after so many `updates`, or of a trained one."""
+    probe = prepare(subject, sample, updates=updates)
     for side, stack in probe.stacks():
         if stack.combination.connects == "sublayers":
             what = f"the {side}'s layer combination takes the place of residual sums"
             raise UserError(what, where=name, hint="pass a model that has them in both stacks")
     blocks = residual_blocks(probe)
-    text = {"numbers": "fp32", "text": data.fingerprint[:16]}
+    text = {"numbers": "fp32", "text": sample.data.fingerprint[:16]}
     labels = {field: column.label for field, column in columns(blocks).items() if field != "layer"}
     summary = [{labels[key]: getattr(row, key) for key in labels} for row in means(blocks)]
     title, conditions = "Residual sums and their norms", {name: probe.conditions()} | text

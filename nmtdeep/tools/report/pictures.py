@@ -12,6 +12,7 @@ from nmtdeep import checkpoint
 from nmtdeep.analysis import combination, gradients, lengths, records, schedule, similarity
 from nmtdeep.analysis.measurement import Measurement
 from nmtdeep.analysis.pictures import render
+from nmtdeep.analysis.probe import Sample
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import UserError
 from nmtdeep.scoring.texts import NamedText
@@ -85,9 +86,8 @@ def of_models(
         album.say(f"gradients of the checkpoints of {name}")
         title = f"Gradient norms of first and top layer over training, {name}"
         subject = [(name, path)]
-        measure = partial(
-            gradients.measure, subject, data, tokens=TOKENS, device=device, most=CHECKPOINTS
-        )
+        sample = Sample(data, TOKENS, device)
+        measure = partial(gradients.measure, subject, sample, most=CHECKPOINTS)
         album.add(title, measure)
 
 
