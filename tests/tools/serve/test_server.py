@@ -7,6 +7,7 @@ import re
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,14 @@ from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import UserError
 from nmtdeep.tools.serve import application
 from nmtdeep.tools.serve.limits import Limits
-from nmtdeep.tools.serve.server import serve
+from nmtdeep.tools.serve.server import Address, serve
 
 from .stand_ins import Shouter, service
 
 
-def start(host: str = "127.0.0.1", port: int = 0, **more: Any) -> None:
-    where: dict[str, Any] = {"host": host, "port": port, **more}
-    serve([Path("no-run")], DecodingOptions(), Limits(), **where, announce=print)
+def start(host: str = "127.0.0.1", port: int = 0, allow_hosts: Sequence[str] = ()) -> None:
+    address = Address(host, port, allow_hosts)
+    serve([Path("no-run")], DecodingOptions(), Limits(), address, announce=print)
 
 
 def test_an_unavailable_address_is_an_error_before_a_model_is_read() -> None:
