@@ -91,7 +91,7 @@ def open_ctranslate2(task: Task, precision: str, stack: ExitStack) -> Decode:
     folder.mkdir()
     vocabulary = task.loaded.pipeline.target.vocabulary
     names = vocabulary.tokens
-    write(folder, task.loaded.model, task.loaded.recipe.model, source=names, target=names)
+    write(folder, task.loaded.model, task.loaded.recipe.model, (names, names))
     threads = torch.get_num_threads()
     translator = ctranslate2.Translator(
         str(folder),

@@ -39,7 +39,7 @@ def words(ids: tuple[int, ...] | list[int]) -> list[str]:
 
 def exported(model: Transformer, section: Model, folder: Path, **options: Any) -> Any:
     folder.mkdir(exist_ok=True)
-    to_ctranslate2.write(folder, model, section, source=TOKENS, target=TOKENS, **options)
+    to_ctranslate2.write(folder, model, section, (TOKENS, TOKENS), **options)
     return ctranslate2.Translator(str(folder), intra_threads=1)
 
 
@@ -117,7 +117,7 @@ def test_types_that_fill_up_a_vocabulary_are_never_produced(
     target = ["<filler0>" if token == first else token for token in TOKENS]
     vocabulary = Vocabulary(tuple(target), (0,) * len(target))
     (tmp_path / "filled").mkdir()
-    to_ctranslate2.write(tmp_path / "filled", model, section, source=TOKENS, target=target)
+    to_ctranslate2.write(tmp_path / "filled", model, section, (TOKENS, target))
     filled = ctranslate2.Translator(str(tmp_path / "filled"), intra_threads=1)
 
     def produced(options: dict[str, Any]) -> set[str]:
