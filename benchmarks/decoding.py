@@ -10,19 +10,18 @@ had. Ratios are formed within a turn. Agreement and BLEU say whether they did th
 
 import argparse
 import sys
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
-from apart import Apart
+from apart import Measured, measure
 from decoders import OURS, Decode, Ids, Task, contenders
 from machine import add_options, chosen_device, empty_table, opening
 from memory import megabytes
 from rich.table import Table
 from sacrebleu.metrics import BLEU
-from turns import Turns, spread, take_turns
+from turns import spread
 
 from nmtdeep.checkpoint import load
 from nmtdeep.config.decoding import DecodingOptions
@@ -33,7 +32,7 @@ from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import EOS
 
 
-def arguments() -> argparse.Namespace:
+def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Decoding speed against peers")
     parser.add_argument("--model", type=Path, required=True, help="run or checkpoint")
     parser.add_argument("--input", type=Path, required=True, help="lines to translate")
@@ -47,14 +46,6 @@ def arguments() -> argparse.Namespace:
     )
     add_options(parser, repeats=3)
     return parser.parse_args()
-
-
-class Result(NamedTuple):
-    """Turns of all, bytes at the peak beyond those held before, and translations."""
-
-    turns: Turns
-    memory: dict[str, int]
-    translations: dict[str, list[Ids]]
 
 
 def make(options: argparse.Namespace) -> Task:
@@ -81,27 +72,12 @@ def contender(
     return task.device, contenders(task, options.precisions)[name](stack)
 
 
-def measure(task: Task, options: argparse.Namespace) -> Result:
-    """All contenders in turns."""
-    with ExitStack() as stack:
-        runs = {
-            name: stack.enter_context(closing(Apart(contender, options, name)))
-            for name in contenders(task, options.precisions)
-        }
-        take_turns(runs, repeats=options.repeats)
-        return Result(
-            Turns({name: [done.spent for done in run.turns] for name, run in runs.items()}),
-            {name: run.memory for name, run in runs.items()},
-            {name: run.turns[-1].result for name, run in runs.items()},
-        )
-
-
 def texts(pipeline: TextPipeline, translations: list[Ids]) -> list[str]:
     words = pipeline.target.vocabulary.words
     return [pipeline.target.join(words(ids)) for ids in translations]
 
 
-def report(result: Result, bleu: dict[str, str], title: str, first: str) -> Table:
+def report(result: Measured, bleu: dict[str, str], title: str, first: str) -> Table:
     table = empty_table(
         title,
         f"{first} over it: speed ratio within a turn, median (least to most), above 1 "
@@ -110,9 +86,9 @@ def report(result: Result, bleu: dict[str, str], title: str, first: str) -> Tabl
         f"{first}",
         ("contender", "sentences/s", "tokens/s", "over it", "MB", "same", "BLEU"),
     )
-    expected = result.translations[first]
+    expected = result.results[first]
     for name in result.turns.spent:
-        translations = result.translations[name]
+        translations = result.results[name]
         seconds = result.turns.median(name)
         same = sum(a == b for a, b in zip(translations, expected, strict=True)) / len(expected)
         table.add_row(
@@ -127,28 +103,29 @@ def report(result: Result, bleu: dict[str, str], title: str, first: str) -> Tabl
     return table
 
 
-def scores(task: Task, result: Result, references: list[str]) -> tuple[dict[str, str], str]:
+def scores(task: Task, result: Measured, references: list[str]) -> tuple[dict[str, str], str]:
     """BLEU by contender, and its signature."""
     metric = BLEU(lowercase=task.loaded.recipe.text.lowercase)
     each = {
         name: f"{metric.corpus_score(texts(task.loaded.pipeline, ids), [references]).score:.2f}"
-        for name, ids in result.translations.items()
+        for name, ids in result.results.items()
     }
     return each, str(metric.get_signature())
 
 
 def main() -> None:
-    options = arguments()
+    options = parsed()
     _, console = opening(options)
     task = make(options)
     settings, sources = task.settings, task.sources
-    result = measure(task, options)
+    arguments = {name: (options, name) for name in contenders(task, options.precisions)}
+    result = measure(contender, arguments, repeats=options.repeats)
     bleu, signature = {}, ""
     if options.references:
         references = list(islice(read_lines(options.references), options.lines))
         bleu, signature = scores(task, result, references)
-    first = next(iter(result.translations))
-    lengths = [len(ids) for ids in result.translations[first]]
+    first = next(iter(result.results))
+    lengths = [len(ids) for ids in result.results[first]]
     title = f"decoding, beam {settings.beam}, {len(sources):,} sentences, {options.repeats} turns"
     console.print(report(result, bleu, title, first))
     limit = settings.max_length_constant

@@ -18,13 +18,12 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
 
 import naive
 import torch
-from apart import Apart
+from apart import Measured, measure
 from contenders import (
     Step,
     adapt,
@@ -38,7 +37,7 @@ from contenders import (
 from machine import add_options, chosen_device, empty_table, opening
 from memory import megabytes
 from rich.table import Table
-from turns import Spent, Turns, spread, take_turns
+from turns import Spent, spread
 from work import Work
 
 from nmtdeep.config.recipe import Recipe
@@ -54,7 +53,7 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 TOLERANCE = 1e-9  # of loss and gradients in float64; in fp32 a ReLU near 0 may differ
 
 
-def arguments() -> argparse.Namespace:
+def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Training speed against peers")
     parser.add_argument("--data", type=Path, required=True, help="preprocessed data directory")
     parser.add_argument("--updates", type=int, default=10, help="updates in a turn")
@@ -63,14 +62,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, default=4096, help="padded tokens of an update")
     add_options(parser, repeats=5)
     return parser.parse_args()
-
-
-class Measured(NamedTuple):
-    """Results in one precision: turns, bytes at the peak beyond those between updates, losses."""
-
-    turns: Turns
-    memory: dict[str, int]
-    losses: dict[str, float]
 
 
 def contender(
@@ -100,21 +91,6 @@ def contender(
     return device, turn
 
 
-def measure(options: argparse.Namespace, precision: str, names: Sequence[str]) -> Measured:
-    """All contenders in turns."""
-    with ExitStack() as stack:
-        runs = {
-            name: stack.enter_context(closing(Apart(contender, options, name, precision)))
-            for name in names
-        }
-        take_turns(runs, repeats=options.repeats)
-        return Measured(
-            Turns({name: [done.spent for done in run.turns] for name, run in runs.items()}),
-            {name: run.memory for name, run in runs.items()},
-            {name: run.turns[-1].result for name, run in runs.items()},
-        )
-
-
 def report(measured: Measured, work: Work, title: str) -> Table:
     turns = measured.turns
     table = empty_table(
@@ -132,7 +108,7 @@ def report(measured: Measured, work: Work, title: str) -> Table:
             f"{work.target_tokens / turns.median(name):,.0f}",
             *ratios,
             megabytes(measured.memory[name]),
-            f"{measured.losses[name]:.3f}",
+            f"{measured.results[name]:.3f}",
         )
     others = [name for name in turns.spent if name not in (OURS, PRODUCTS)]
     best = (spread(turns.ratios(others, OURS, clock)) for clock in Spent._fields)
@@ -179,7 +155,7 @@ def our_recipe(options: argparse.Namespace, overrides: Sequence[str] = ()) -> Re
 
 
 def main() -> None:
-    options = arguments()
+    options = parsed()
     device, console = opening(options)
     data = DataDirectory.open(options.data)
     recipe = our_recipe(options)
@@ -199,7 +175,9 @@ def main() -> None:
         "(float64, no dropout)"
     )
     for precision in DTYPES if options.precision == "both" else (options.precision,):
-        measured = measure(options, precision, [OURS, PRODUCTS, *others])
+        names = [OURS, PRODUCTS, *others]
+        arguments = {name: (options, name, precision) for name in names}
+        measured = measure(contender, arguments, repeats=options.repeats)
         title = f"training, {precision}; {options.repeats} turns"
         console.print(report(measured, work, title))
         console.print(waiting(options, precision))
