@@ -3,15 +3,15 @@
 What one does to its process, such as where its memory comes from, is then nothing to the others.
 """
 
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing, suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 import torch
 from memory import peak_increase
-from turns import Spent, clocks, since
+from turns import Spent, Turns, clocks, since, take_turns
 
 Turn = Callable[[], Any]
 
@@ -65,3 +65,30 @@ def _serve(connection: Connection, make: Callable[..., Any], *arguments: Any) ->
                 started = clocks(device)
                 result = turn()
                 connection.send(Done(since(started, device=device), result))
+
+
+class Measured(NamedTuple):
+    """By contender: turns, bytes at the peak beyond those held before, result of the last turn."""
+
+    turns: Turns
+    memory: dict[str, int]
+    results: dict[str, Any]
+
+
+def measure(
+    make: Callable[..., tuple[torch.device, Turn]],
+    arguments: Mapping[str, tuple[Any, ...]],
+    *,
+    repeats: int,
+) -> Measured:
+    """All contenders in turns, each in a process of its own, made with its arguments."""
+    with ExitStack() as stack:
+        runs = {
+            name: stack.enter_context(closing(Apart(make, *own))) for name, own in arguments.items()
+        }
+        take_turns(runs, repeats=repeats)
+        return Measured(
+            Turns({name: [done.spent for done in run.turns] for name, run in runs.items()}),
+            {name: run.memory for name, run in runs.items()},
+            {name: run.turns[-1].result for name, run in runs.items()},
+        )

@@ -2,12 +2,12 @@
 
 import csv
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import torch
 from atlas_methods import TOKENS, Depth, recipe
 from contenders import build_ours, our_step
-from depth import turn
 from machine import machine
 from turns import take_turns
 from work import Work
@@ -47,7 +47,7 @@ def compare(
     for method in methods:
         own = recipe(data.path, method, depth, optimizer)
         step = our_step(own, build_ours(own, types), torch.bfloat16)
-        runs[method] = turn(step, work, torch.device("cpu"))
+        runs[method] = partial(work.train, step, torch.device("cpu"))
         runs[method]()  # warm up, and create the moments
     turns, signature, found = take_turns(runs, repeats=repeats), machine(), []
     fastest = {method: min(turns.seconds(method, "cpu")) for method in runs}

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import naive
 import torch
-import torch_transformer
 from machine import installed
 from torch import Tensor, nn
 from weights import plain
@@ -31,44 +30,34 @@ class Peer(NamedTuple):
     Attributes:
         build: `(recipe, ours, dropout=p)` to a module from ids of both sides to logits.
         renamed: our parameters, or their gradients, under its names.
-        fused: whether its Adam is torch's fused one.
     """
 
     build: Callable[..., nn.Module]
     renamed: Callable[[dict[str, Tensor]], dict[str, Tensor]]
-    fused: bool = True
 
 
-def build_naive(
-    recipe: Recipe, ours: Transformer, *, dropout: float, kernel: naive.Kernel
-) -> naive.NaiveTransformer:
+def build_naive(recipe: Recipe, ours: Transformer, *, dropout: float) -> naive.NaiveTransformer:
     """The naive model of the same shape with the same weights."""
     model, encoder, decoder = recipe.model, recipe.model.encoder, recipe.model.decoder
     weight = ours.output.weight
     network = naive.NaiveTransformer(
         weight.shape[0],
         naive.Shape(model.width, encoder.feed_forward, encoder.heads, encoder.depth, decoder.depth),
-        pre_norm=encoder.residual.type == "pre_norm",
         dropout=dropout,
         pad=ours.pad,
-        kernel=kernel,
     )
     network.to(weight.device, weight.dtype)
     network.load_state_dict(plain(dict(ours.named_parameters())))
     return network
 
 
-PEERS = {
-    "naive, SDPA": Peer(partial(build_naive, kernel=naive.sdpa), plain, fused=False),
-    "naive, tuned": Peer(partial(build_naive, kernel=naive.written_out), plain),
-    "nn.Transformer": Peer(torch_transformer.build, torch_transformer.renamed),
-}
+PEERS = {"naive": Peer(build_naive, plain)}
 MARIAN = {"MarianMT, SDPA": "sdpa", "MarianMT, eager": "eager"}
 
 
-def peers(recipe: Recipe) -> dict[str, Peer]:
-    """Those that are installed and can build this shape; MarianMT is post-norm only."""
-    if installed("transformers") is None or recipe.model.encoder.residual.type != "post_norm":
+def peers() -> dict[str, Peer]:
+    """Those that are installed; all of them are post-norm."""
+    if installed("transformers") is None:
         return dict(PEERS)
     import marian
 
@@ -178,7 +167,7 @@ def peer_step(recipe: Recipe, peer: Peer, ours: Transformer, dtype: torch.dtype)
         lr=LR,
         betas=adam.betas,
         eps=adam.epsilon,
-        fused=True if peer.fused else None,
+        fused=True,
     )
 
     def step(batch: Batch) -> Tensor:

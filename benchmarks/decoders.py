@@ -1,12 +1,11 @@
 """The contenders of the decoding benchmark: ids in, ids out, all with the same weights."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
 
 import torch
 from contenders import MARIAN
@@ -19,21 +18,10 @@ from nmtdeep.text.vocabulary import EOS
 
 Ids = tuple[int, ...]
 Decode = Callable[[], list[Ids]]
+Open = Callable[[ExitStack], Decode]  # the stack closes what it opens
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 COMPUTE = {"fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
 OURS = "nmtdeep"
-
-
-class Contender(NamedTuple):
-    """Something that translates everything once.
-
-    Attributes:
-        open: returns the function that translates; the stack closes what it opened.
-        processes: that it starts for the work, if they are more than one.
-    """
-
-    open: Callable[[ExitStack], Decode]
-    processes: int = 1
 
 
 @dataclass(frozen=True)
@@ -51,108 +39,76 @@ class Task:
     batch: int
     device: torch.device
 
-    @property
-    def post_norm(self) -> bool:
-        return self.loaded.recipe.model.encoder.residual.type == "post_norm"
 
-    @property
-    def tokens(self) -> Sequence[str]:
-        return self.loaded.pipeline.target.vocabulary.tokens
-
-
-def contenders(
-    task: Task, precisions: Sequence[str], processes: Sequence[int]
-) -> dict[str, Contender]:
-    """By name, nmtdeep first."""
-    by_name: dict[str, Contender] = {}
+def contenders(task: Task, precisions: Sequence[str]) -> dict[str, Open]:
+    """By name, nmtdeep first; peers that are installed and can compute the model."""
+    by_name: dict[str, Open] = {}
+    post_norm = task.loaded.recipe.model.encoder.residual.type == "post_norm"
     for precision in precisions:
-        by_name |= dict(_ours(task, precision, processes))
-        if installed("transformers") and task.post_norm and precision in DTYPES:
-            by_name |= dict(_marian(task, precision))
-        if installed("ctranslate2"):
-            by_name |= dict(_ctranslate2(task, precision, processes))
+        by_name[f"{OURS}, {precision}"] = partial(open_ours, task, precision)
+        if installed("transformers") and post_norm and precision in DTYPES:
+            for name, attention in MARIAN.items():
+                by_name[f"{name}, {precision}"] = partial(open_marian, task, precision, attention)
+        if installed("ctranslate2") and ctranslate2_computes(task, precision):
+            by_name[f"CTranslate2, {precision}"] = partial(open_ctranslate2, task, precision)
     return by_name
 
 
-def _ours(task: Task, precision: str, processes: Sequence[int]) -> Iterator[tuple[str, Contender]]:
-    def start(count: int, stack: ExitStack) -> Decode:
-        where = str(task.device) if count == 1 else task.device.type  # a GPU for each
-        # A copy: the translator moves its model to another precision and packs it.
-        translator = Translator.of(
-            [load(task.loaded.path)],
-            task.settings.model_copy(
-                update={"device": where, "processes": count, **kind_of(precision)}
-            ),
-        )
-        return partial(_search, stack.enter_context(translator), task.sources)
-
-    for count in processes:
-        name = f"{OURS}, {precision}" + (f", {count} processes" if count > 1 else "")
-        yield name, Contender(partial(start, count), count)
-
-
-def kind_of(precision: str) -> dict[str, str]:
-    """Options of a kind of numbers."""
+def open_ours(task: Task, precision: str, stack: ExitStack) -> Decode:
+    kind = {"precision": precision}
     if precision == "int8":
-        return {"precision": "fp32", "quantize": "int8"}
-    return {"precision": precision}
+        kind = {"precision": "fp32", "quantize": "int8"}
+    settings = task.settings.model_copy(update={"device": str(task.device), **kind})
+    # A copy: the translator moves its model to another precision and packs it.
+    translator = stack.enter_context(Translator.of([load(task.loaded.path)], settings))
+    return lambda: [hypotheses[0].tokens for hypotheses in translator.search(task.sources)]
 
 
-def _search(translator: Translator, sources: list[list[int]]) -> list[Ids]:
-    return [hypotheses[0].tokens for hypotheses in translator.search(sources)]
+def open_marian(task: Task, precision: str, attention: str, stack: ExitStack) -> Decode:
+    import marian
+
+    loaded = task.loaded
+    model = marian.build(loaded.recipe, loaded.model, dropout=0.0, attention=attention)
+    model.eval().to(task.device, DTYPES[precision])
+    return partial(marian.generate, model, task.sources, task.settings, batch=task.batch)
 
 
-def _marian(task: Task, precision: str) -> Iterator[tuple[str, Contender]]:
-    def start(attention: str, stack: ExitStack) -> Decode:
-        import marian
-
-        model = marian.build(
-            task.loaded.recipe, task.loaded.model, dropout=0.0, attention=attention
-        )
-        model.eval().to(task.device, DTYPES[precision])
-        return partial(marian.generate, model, task.sources, task.settings, batch=task.batch)
-
-    for name, attention in MARIAN.items():
-        yield f"{name}, {precision}", Contender(partial(start, attention))
-
-
-def _ctranslate2(
-    task: Task, precision: str, processes: Sequence[int]
-) -> Iterator[tuple[str, Contender]]:
+def ctranslate2_computes(task: Task, precision: str) -> bool:
     import ctranslate2
-    import to_ctranslate2
 
-    from nmtdeep.tools.export.to_ctranslate2 import unsupported, write
+    from nmtdeep.tools.export.to_ctranslate2 import unsupported
 
-    recipe, compute = task.loaded.recipe, COMPUTE[precision]
     supported = ctranslate2.get_supported_compute_types(task.device.type)
-    if unsupported(recipe.model) or compute not in supported:
-        return
+    return not unsupported(task.loaded.recipe.model) and COMPUTE[precision] in supported
 
-    def start(count: int, stack: ExitStack) -> Decode:
-        folder = Path(stack.enter_context(TemporaryDirectory())) / "model"
-        folder.mkdir()
-        tokens = {"source": task.tokens, "target": task.tokens}
-        write(folder, task.loaded.model, recipe.model, **tokens)
-        words = [[task.tokens[id] for id in ids] for ids in task.sources]
-        ids_of = {token: id for id, token in enumerate(task.tokens)}
-        translator = to_ctranslate2.open_translator(
-            folder,
-            device=task.device,
-            compute=compute,
-            threads=torch.get_num_threads(),
-            at_once=count,
-        )
 
-        def run() -> list[Ids]:
-            target = task.loaded.pipeline.target.vocabulary
-            translations = to_ctranslate2.translate(
-                translator, words, task.settings, target, batch=task.batch
-            )
-            return [(*(ids_of[token] for token in tokens), EOS) for tokens in translations]
+def open_ctranslate2(task: Task, precision: str, stack: ExitStack) -> Decode:
+    import ctranslate2
 
-        return run
+    from nmtdeep.tools.export.to_ctranslate2 import search_options, write
 
-    for count in processes if task.device.type == "cpu" else (1,):
-        at_once = f", {count} at once" if count > 1 else ""
-        yield f"CTranslate2, {precision}{at_once}", Contender(partial(start, count))
+    folder = Path(stack.enter_context(TemporaryDirectory())) / "model"
+    folder.mkdir()
+    vocabulary = task.loaded.pipeline.target.vocabulary
+    names = vocabulary.tokens
+    write(folder, task.loaded.model, task.loaded.recipe.model, (names, names))
+    threads = torch.get_num_threads()
+    translator = ctranslate2.Translator(
+        str(folder),
+        device=task.device.type,
+        device_index=task.device.index or 0,
+        compute_type=COMPUTE[precision],
+        inter_threads=1,
+        intra_threads=threads,
+    )
+    torch.set_num_threads(threads)  # it sets those of the whole process
+    words = [[names[id] for id in ids] for ids in task.sources]
+    ids_of = {name: id for id, name in enumerate(names)}
+    # Our rules in its words; its length limit is one for all, that of the longest source.
+    options = search_options(task.settings, vocabulary, max(map(len, words)))
+
+    def run() -> list[Ids]:
+        results = translator.translate_batch(words, max_batch_size=task.batch, **options)
+        return [(*(ids_of[name] for name in each.hypotheses[0]), EOS) for each in results]
+
+    return run

@@ -6,27 +6,22 @@ nmtdeep, Hugging Face's MarianMT (`generate`, sorted by length; both of its atte
 CTranslate2 (converted from our weights) take turns on the same sentences, each in a process of its
 own, encoded before any timing, with the same beam, length penalty and rules as far as they can be
 had. Ratios are formed within a turn. Agreement and BLEU say whether they did the same work.
---processes 1 2 adds as many processes of nmtdeep, and as many batches at once of CTranslate2, on
-the same threads.
 """
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
-from apart import Apart
+from apart import Measured, measure
 from decoders import OURS, Decode, Ids, Task, contenders
-from machine import add_options, chosen_device, empty_table, machine
+from machine import add_options, chosen_device, empty_table, opening
 from memory import megabytes
-from rich.console import Console
 from rich.table import Table
 from sacrebleu.metrics import BLEU
-from turns import Turns, spread, take_turns
+from turns import spread
 
 from nmtdeep.checkpoint import load
 from nmtdeep.config.decoding import DecodingOptions
@@ -37,7 +32,7 @@ from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import EOS
 
 
-def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Decoding speed against peers")
     parser.add_argument("--model", type=Path, required=True, help="run or checkpoint")
     parser.add_argument("--input", type=Path, required=True, help="lines to translate")
@@ -49,17 +44,8 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--precisions", nargs="+", choices=("fp32", "bf16", "int8"), default=["fp32"]
     )
-    parser.add_argument("--processes", type=int, nargs="+", default=[1])
     add_options(parser, repeats=3)
-    return parser.parse_args(words)
-
-
-class Result(NamedTuple):
-    """Turns of all, bytes at the peak beyond those held before, and translations."""
-
-    turns: Turns
-    memory: dict[str, int]
-    translations: dict[str, list[Ids]]
+    return parser.parse_args()
 
 
 def make(options: argparse.Namespace) -> Task:
@@ -83,36 +69,7 @@ def contender(
     """One of them in this process: its device and its turn, the translations."""
     chosen_device(options, keeps_memory=name.startswith(OURS))
     task = make(options)
-    chosen = contenders(task, options.precisions, options.processes)[name]
-    return task.device, chosen.open(stack)
-
-
-def measure(task: Task, options: argparse.Namespace, apart: type[Apart]) -> Result:
-    """All contenders in turns; `apart` opens one of them."""
-    candidates = contenders(task, options.precisions, options.processes)
-    together: dict[str, list[Ids]] = {}
-    runs: dict[str, Callable[[], None]] = {}
-    with ExitStack() as stack:
-        for name, candidate in candidates.items():
-            if candidate.processes == 1:
-                runs[name] = stack.enter_context(closing(apart(contender, options, name)))
-                continue
-            run = candidate.open(stack)  # they are processes of their own already
-
-            def turn(name: str = name, run: Decode = run) -> None:
-                together[name] = run()
-
-            turn()
-            runs[name] = turn
-        turns = take_turns(runs, repeats=options.repeats)
-    single = {name: run for name, run in runs.items() if isinstance(run, apart)}
-    own = {name: [done.spent for done in run.turns] for name, run in single.items()}
-    translations = {name: run.turns[-1].result for name, run in single.items()}
-    return Result(
-        Turns(turns.spent | own),
-        {name: run.memory for name, run in single.items()},
-        translations | together,
-    )
+    return task.device, contenders(task, options.precisions)[name](stack)
 
 
 def texts(pipeline: TextPipeline, translations: list[Ids]) -> list[str]:
@@ -120,7 +77,7 @@ def texts(pipeline: TextPipeline, translations: list[Ids]) -> list[str]:
     return [pipeline.target.join(words(ids)) for ids in translations]
 
 
-def report(result: Result, bleu: dict[str, str], title: str, first: str) -> Table:
+def report(result: Measured, bleu: dict[str, str], title: str, first: str) -> Table:
     table = empty_table(
         title,
         f"{first} over it: speed ratio within a turn, median (least to most), above 1 "
@@ -129,9 +86,9 @@ def report(result: Result, bleu: dict[str, str], title: str, first: str) -> Tabl
         f"{first}",
         ("contender", "sentences/s", "tokens/s", "over it", "MB", "same", "BLEU"),
     )
-    expected = result.translations[first]
+    expected = result.results[first]
     for name in result.turns.spent:
-        translations = result.translations[name]
+        translations = result.results[name]
         seconds = result.turns.median(name)
         same = sum(a == b for a, b in zip(translations, expected, strict=True)) / len(expected)
         table.add_row(
@@ -139,37 +96,36 @@ def report(result: Result, bleu: dict[str, str], title: str, first: str) -> Tabl
             f"{len(translations) / seconds:,.1f}",
             f"{sum(map(len, translations)) / seconds:,.0f}",
             "" if name == first else spread(result.turns.ratios([name], first)),
-            megabytes(result.memory[name]) if name in result.memory else "",
+            megabytes(result.memory[name]),
             f"{same:.1%}",
             bleu.get(name, ""),
         )
     return table
 
 
-def scores(task: Task, result: Result, references: list[str]) -> tuple[dict[str, str], str]:
+def scores(task: Task, result: Measured, references: list[str]) -> tuple[dict[str, str], str]:
     """BLEU by contender, and its signature."""
     metric = BLEU(lowercase=task.loaded.recipe.text.lowercase)
     each = {
         name: f"{metric.corpus_score(texts(task.loaded.pipeline, ids), [references]).score:.2f}"
-        for name, ids in result.translations.items()
+        for name, ids in result.results.items()
     }
     return each, str(metric.get_signature())
 
 
-def main(words: Sequence[str] | None = None, apart: type[Apart] = Apart) -> None:
-    options = arguments(words)
-    device = chosen_device(options, keeps_memory=False)
-    console = Console(width=120, highlight=False)
-    console.print(machine(device))
+def main() -> None:
+    options = parsed()
+    _, console = opening(options)
     task = make(options)
     settings, sources = task.settings, task.sources
-    result = measure(task, options, apart)
+    arguments = {name: (options, name) for name in contenders(task, options.precisions)}
+    result = measure(contender, arguments, repeats=options.repeats)
     bleu, signature = {}, ""
     if options.references:
         references = list(islice(read_lines(options.references), options.lines))
         bleu, signature = scores(task, result, references)
-    first = next(iter(result.translations))
-    lengths = [len(ids) for ids in result.translations[first]]
+    first = next(iter(result.results))
+    lengths = [len(ids) for ids in result.results[first]]
     title = f"decoding, beam {settings.beam}, {len(sources):,} sentences, {options.repeats} turns"
     console.print(report(result, bleu, title, first))
     limit = settings.max_length_constant

@@ -64,7 +64,7 @@ def add_options(parser: argparse.ArgumentParser, *, repeats: int) -> None:
     )
 
 
-def chosen_device(options: argparse.Namespace, *, keeps_memory: bool = True) -> torch.device:
+def chosen_device(options: argparse.Namespace, *, keeps_memory: bool) -> torch.device:
     """The device of these options; their threads take effect.
 
     The process keeps freed memory as the command nmtdeep does, unless it is a peer's own. Peers
@@ -90,7 +90,7 @@ def empty_table(title: str, caption: str, headings: Sequence[str]) -> Table:
 
 def opening(options: argparse.Namespace) -> tuple[torch.device, Console]:
     """The device of these options, and a console on which the machine has been described."""
-    device = chosen_device(options)
+    device = chosen_device(options, keeps_memory=False)
     console = Console(width=112, highlight=False)
     console.print(machine(device))
     return device, console

@@ -3,7 +3,6 @@
 import ctypes
 import gc
 import re
-import resource
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,8 +14,7 @@ STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 def peak_increase(work: Callable[[], object], device: torch.device) -> int:
     """Bytes that `work` needs at its peak beyond those held before: of the GPU, or resident.
 
-    Linux forgets a process's peak when asked to (proc(5), clear_refs); elsewhere the peak of the
-    whole process counts, so that small work after large work seems to need nothing.
+    On Linux with glibc, which forgets a process's peak when asked to (proc(5), clear_refs).
     """
     gc.collect()
     if device.type == "cuda":
@@ -26,33 +24,16 @@ def peak_increase(work: Callable[[], object], device: torch.device) -> int:
         work()
         torch.cuda.synchronize(device)
         return torch.cuda.max_memory_allocated(device) - before
-    _give_back()
     before = _forget_peak()
     work()
-    return max(0, _peak() - before)
-
-
-def _give_back() -> None:
-    """Let glibc return what is free, so that it does not count as held."""
-    try:
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
-    except (OSError, AttributeError):  # another C library
-        return
+    return max(0, _kilobytes("VmHWM") * 1024 - before)
 
 
 def _forget_peak() -> int:
-    """Bytes resident now, which are the peak from now on."""
-    try:
-        CLEAR.write_text("5", encoding="ascii")
-    except OSError:
-        return _peak()
+    """Bytes resident now, without what is free, which are the peak from now on."""
+    ctypes.CDLL("libc.so.6").malloc_trim(0)
+    CLEAR.write_text("5", encoding="ascii")
     return _kilobytes("VmRSS") * 1024
-
-
-def _peak() -> int:
-    if STATUS.exists():
-        return _kilobytes("VmHWM") * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _kilobytes(key: str) -> int:

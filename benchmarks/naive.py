@@ -1,11 +1,8 @@
-"""A yardstick of benchmarks/training.py: a Transformer as an engineer writes it in an hour.
+"""A peer in benchmarks/training.py: a post-norm Transformer as an engineer writes it in an hour.
 
-Plain torch modules, padded batches, full logits, autocast; nothing of nmtdeep. Two variants:
-
-* as first written: `scaled_dot_product_attention`, `torch.optim.Adam` as it comes;
-* tuned: attention written out as matrix products, which a CPU prefers, and Adam with `fused=True`.
-
-In bf16, attention stays in fp32 in both: torch's bf16 kernel is several times slower backwards.
+Plain torch modules, padded batches, full logits, autocast; nothing of nmtdeep. Attention is written
+out as matrix products, which a CPU prefers to torch's kernel, and Adam is fused. In bf16, attention
+stays in fp32: torch's bf16 kernel is several times slower backwards.
 """
 
 import math
@@ -14,9 +11,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, linear, scaled_dot_product_attention
-
-Kernel = Callable[[Tensor, Tensor, Tensor, Tensor | None, bool], Tensor]
+from torch.nn.functional import cross_entropy, linear
 
 
 @dataclass(frozen=True)
@@ -39,10 +34,6 @@ class Shape:
         return f"{self.width}/{self.feed_forward}/{self.heads}/{self.encoder}+{self.decoder}"
 
 
-def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-    return scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
-
-
 def written_out(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
     scores = q @ k.transpose(2, 3) / math.sqrt(q.shape[-1])
     if mask is not None:
@@ -56,9 +47,9 @@ def written_out(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bo
 class Attention(nn.Module):
     """One packed input projection, as in torch's own nn.MultiheadAttention."""
 
-    def __init__(self, width: int, heads: int, kernel: Kernel) -> None:
+    def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        self.heads, self.kernel = heads, kernel
+        self.heads = heads
         self.inputs = nn.Linear(width, 3 * width)
         self.output = nn.Linear(width, width)
 
@@ -73,27 +64,22 @@ class Attention(nn.Module):
             q = linear(x, weight[:width], bias[:width])
             k, v = linear(memory, weight[width:], bias[width:]).chunk(2, dim=-1)
         q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (q, k, v))
-        return self.output(self.island(q, k, v, mask, causal).transpose(1, 2).flatten(2))
-
-    def island(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-        """The kernel in fp32, also under autocast."""
-        if q.dtype != torch.bfloat16:
-            return self.kernel(q, k, v, mask, causal)
-        with torch.autocast(q.device.type, enabled=False):
-            return self.kernel(q.float(), k.float(), v.float(), mask, causal).to(q.dtype)
+        if q.dtype == torch.bfloat16:
+            with torch.autocast(q.device.type, enabled=False):
+                read = written_out(q.float(), k.float(), v.float(), mask, causal).to(q.dtype)
+        else:
+            read = written_out(q, k, v, mask, causal)
+        return self.output(read.transpose(1, 2).flatten(2))
 
 
 class Layer(nn.Module):
     """Encoder layer, or decoder layer with `cross=True`."""
 
-    def __init__(
-        self, shape: Shape, *, cross: bool, pre_norm: bool, dropout: float, kernel: Kernel
-    ) -> None:
+    def __init__(self, shape: Shape, *, cross: bool, dropout: float) -> None:
         super().__init__()
-        self.pre_norm = pre_norm
         self.causal = cross
-        self.self_attention = Attention(shape.width, shape.heads, kernel)
-        self.cross_attention = Attention(shape.width, shape.heads, kernel) if cross else None
+        self.self_attention = Attention(shape.width, shape.heads)
+        self.cross_attention = Attention(shape.width, shape.heads) if cross else None
         self.feed_forward = nn.Sequential(
             nn.Linear(shape.width, shape.feed_forward),
             nn.ReLU(),
@@ -112,8 +98,6 @@ class Layer(nn.Module):
         return self.wrap(x, self.norms[-1], self.feed_forward)
 
     def wrap(self, x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        if self.pre_norm:
-            return x + self.dropout(sublayer(norm(x)))
         return norm(x + self.dropout(sublayer(x)))
 
 
@@ -129,9 +113,7 @@ class NaiveTransformer(nn.Module):
 
     table: Tensor
 
-    def __init__(
-        self, types: int, shape: Shape, *, pre_norm: bool, dropout: float, pad: int, kernel: Kernel
-    ) -> None:
+    def __init__(self, types: int, shape: Shape, *, dropout: float, pad: int) -> None:
         super().__init__()
         self.pad = pad
         self.embedding = nn.Embedding(types, shape.width)
@@ -140,14 +122,9 @@ class NaiveTransformer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
         def layers(depth: int, cross: bool) -> nn.ModuleList:
-            return nn.ModuleList(
-                Layer(shape, cross=cross, pre_norm=pre_norm, dropout=dropout, kernel=kernel)
-                for _ in range(depth)
-            )
+            return nn.ModuleList(Layer(shape, cross=cross, dropout=dropout) for _ in range(depth))
 
         self.encoder, self.decoder = layers(shape.encoder, False), layers(shape.decoder, True)
-        self.encoder_norm = nn.LayerNorm(shape.width) if pre_norm else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(shape.width) if pre_norm else nn.Identity()
 
     def embed(self, ids: Tensor) -> Tensor:
         x = self.embedding(ids) * math.sqrt(self.embedding.embedding_dim)
@@ -158,12 +135,11 @@ class NaiveTransformer(nn.Module):
         memory = self.embed(source)
         for layer in self.encoder:
             memory = layer(memory, mask, None, None)
-        memory = self.encoder_norm(memory)
         x = self.embed(target)
         for layer in self.decoder:
             # Padding is at the end, where causality hides it.
             x = layer(x, None, memory, mask)
-        return linear(self.decoder_norm(x), self.embedding.weight)
+        return linear(x, self.embedding.weight)
 
 
 def loss_per_token(

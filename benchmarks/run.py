@@ -1,4 +1,4 @@
-"""Every comparison, laid out for 25 minutes on two CPU cores: `make benchmark`.
+"""The comparisons with other programs, laid out for 15 minutes on two CPU cores: `make benchmark`.
 
     python benchmarks/run.py [--data FOLDER] [--model RUN] [--quick] [--device cuda]
 
@@ -17,18 +17,17 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 HERE = Path(__file__).parent
 RECIPE = "multi30k-en-de"
 SPLITS = (("train",), ("val", "dev", "valid"), ("test",))
 
 
-@dataclass(frozen=True)
-class Sizes:
+class Sizes(NamedTuple):
     """Sizes and numbers of turns.
 
     Attributes:
@@ -36,9 +35,7 @@ class Sizes:
         tokens: padded tokens of an update.
         updates: in a turn.
         turns: of each contender.
-        depths: of the encoders whose training is timed, and of both stacks that decode.
-        lines: of the test set; sentences of the comparison of decoders.
-        width: of the decoders that are compared.
+        lines: of the test set.
         trained: updates of the model that is trained to decode with.
     """
 
@@ -46,20 +43,16 @@ class Sizes:
     tokens: int
     updates: int
     turns: int
-    depths: tuple[str, str]
-    lines: tuple[int, int]
-    width: int
+    lines: int
     trained: int
 
 
-QUICK = Sizes("64/128/4/2+2", 512, 1, 1, ("2 6", "2"), (32, 8), width=32, trained=20)
-CPU = Sizes("256/1024/4/6+6", 4096, 2, 3, ("6 24 48", "6 12 20"), (500, 64), width=128, trained=200)
-GPU = Sizes(
-    "512/2048/8/6+6", 16384, 20, 5, ("6 24 48", "6 12 20"), (1000, 1000), width=512, trained=1000
-)
+QUICK = Sizes("64/128/4/2+2", 512, updates=1, turns=1, lines=32, trained=20)
+CPU = Sizes("256/1024/4/6+6", 4096, updates=2, turns=3, lines=500, trained=200)
+GPU = Sizes("512/2048/8/6+6", 16384, updates=20, turns=5, lines=1000, trained=1000)
 
 
-def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="All comparisons, one after the other")
     parser.add_argument("--data", type=Path, help="folder of raw text (default: ships with us)")
     parser.add_argument("--source", default="en", help="ending of the source files")
@@ -69,7 +62,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="tiny models, single turns")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    return parser.parse_args(words)
+    return parser.parse_args()
 
 
 def find_corpus(folder: Path, source: str) -> list[Path]:
@@ -124,29 +117,15 @@ def measurements(
     """Scripts and their arguments, in order."""
     common = ["--device", options.device, "--threads", str(options.threads)]
     common += ["--repeats", str(sizes.turns)]
-    on_data = ["--data", str(data), *common]
-    encoders, stacks = (["--depths", *depths.split()] for depths in sizes.depths)
-    lines, sentences = map(str, sizes.lines)
     sides = [f"{test}.{language}" for language in (options.source, options.target)]
     source, target = (side if Path(side).exists() else f"{side}.gz" for side in sides)
-    two = ["2"] if sizes is CPU else []
-    yield ["startup.py", "--runs", str(2 * sizes.turns)]
     yield [
-        *("training.py", *on_data, "--shape", sizes.shape, "--tokens", str(sizes.tokens)),
-        *("--updates", str(sizes.updates), "--processes", *(two or ["1"])),
-    ]
-    # Half the tokens: with all of them, the encoders of 48 layers would take most of the time.
-    yield [
-        *("depth.py", *on_data, "--shape", sizes.shape, *encoders),
-        *("--tokens", str(sizes.tokens // 2)),
+        *("training.py", *common, "--data", str(data), "--shape", sizes.shape),
+        *("--tokens", str(sizes.tokens), "--updates", str(sizes.updates)),
     ]
     yield [
-        *("decoding.py", *common, "--model", str(model), "--lines", lines, "--input", source),
-        *("--references", target, "--precisions", "fp32", "bf16", "--processes", "1", *two),
-    ]
-    yield [
-        *("merged_attention.py", *on_data, *stacks, "--sentences", sentences),
-        *("--width", str(sizes.width), "--heads", str(max(2, sizes.width // 64))),
+        *("decoding.py", *common, "--model", str(model), "--lines", str(sizes.lines)),
+        *("--input", source, "--references", target, "--precisions", "fp32", "bf16"),
     ]
 
 

@@ -27,9 +27,9 @@ def clocks(device: torch.device | None = None) -> Spent:
     return Spent(time.perf_counter(), time.process_time())
 
 
-def since(started: Spent, share: float = 1.0, device: torch.device | None = None) -> Spent:
+def since(started: Spent, device: torch.device | None = None) -> Spent:
     now = clocks(device)
-    return Spent((now.wall - started.wall) * share, (now.cpu - started.cpu) * share)
+    return Spent(now.wall - started.wall, now.cpu - started.cpu)
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,10 @@ def plain(ours: dict[str, Tensor]) -> dict[str, Tensor]:
     """Our parameters, or their gradients, under the names and in the packing of the naive model."""
     theirs: dict[str, Tensor] = {"embedding.weight": ours["source_embedding.weight"]}
     for name, value in ours.items():
-        top = re.fullmatch(r"(encoder|decoder)\.norm\.(\w+)", name)
         inner = re.fullmatch(
             r"(encoder|decoder)\.layers\.(\d+)\.sublayers\.(\d+)\.(?:sublayer\.)?(\w+)\.(\w+)", name
         )
-        if top:
-            theirs[f"{top[1]}_norm.{top[2]}"] = value
-        elif inner:
+        if inner:
             stack, layer, number, leaf, kind = inner.groups()
             part = f"{stack}.{layer}.{PARTS[stack][int(number)]}"
             if leaf == "norm":

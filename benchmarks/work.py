@@ -1,6 +1,6 @@
 """The batches of a training benchmark."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,6 +41,11 @@ class Work:
     def batches(self, device: torch.device) -> Iterator[Batch]:
         for indices in self.plan:
             yield read_batch(self.corpus, indices).to(device)
+
+    def train(self, step: Callable[[Batch], object], device: torch.device) -> None:
+        """One turn."""
+        for batch in self.batches(device):
+            step(batch)
 
     @classmethod
     def choose(cls, corpus: ParallelCorpus, *, tokens: int, updates: int, seed: int = 1) -> "Work":

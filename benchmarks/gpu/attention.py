@@ -1,17 +1,9 @@
-"""Attention over packed sentences by each kernel, both passes, and how exact each is.
+"""Attention over packed sentences by each kernel, both passes, and how exact each is."""
 
-python benchmarks/gpu/attention.py [--pretend]    (--pretend: tiny sizes on the CPU)
-"""
-
-import argparse
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from unittest import mock
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
 import torch
@@ -79,7 +71,9 @@ def attention(place: Place) -> Figures:
         x = make(1, int(lengths.sum()), 3 * HEADS * SIZE, requires_grad=True)
         towards = make(1, x.shape[1], HEADS * SIZE)
         for causal in (False, True):
-            mask, way = Mask(causal=causal, queries=packing), f"{name}{', causal' * causal}"
+            mask, way = Mask(causal=causal, queries=packing), name
+            if causal:
+                way = f"{name}, causal"
             works = {form: partial(both, x, mask, towards, repeats, form) for form in forms}
             if not place.pretend:
                 works = {form: replayed(work) for form, work in works.items()}
@@ -88,12 +82,3 @@ def attention(place: Place) -> Figures:
                 figures[f"ms {form}, {way}"] = 1000 * turns.median(form) / repeats
                 figures[f"error of {form}, {way}"] = error(x, mask, form)
     return figures
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Time attention over packed sentences")
-    parser.add_argument("--pretend", action="store_true", help="tiny sizes on the CPU")
-    torch.manual_seed(1)
-    place = Place(Path(), Path(), parser.parse_args().pretend)
-    for name, figure in attention(place).items():
-        print(f"{figure:10.3g} {name}", flush=True)

@@ -31,7 +31,7 @@ from place import BIG, DEEP, ROWS, Figures, Place
 from prepare import prepare
 
 DLCL = tuple(f"model.{side}.combination=dlcl" for side in ("encoder", "decoder"))
-LARGEST = 7_900  # characters of the table
+LONGEST = 300  # characters of a cell
 STARTING, KILLING = 5.0, 5.0  # seconds: less than that, no part starts; from SIGTERM to SIGKILL
 
 
@@ -112,18 +112,18 @@ def compared(figures: Figures, goals: Figures) -> tuple[str, str]:
     return ", ".join(wanted), ", ".join(reached)
 
 
-def line(name: str, row: Figures | None, longest: int) -> str:
+def line(name: str, row: Figures | None) -> str:
     """A row of the table; long cells end early."""
     row = row or {"error": "not measured yet"}
     figures = row.get("figures", {})
-    error = [row["error"]] if "error" in row else []
-    text = "; ".join(filter(None, (shown(figures), *error))).replace("\n", " ").replace("|", "/")
+    text = "; ".join(filter(None, (shown(figures), row.get("error"))))
+    text = text.replace("\n", " ").replace("|", "/")
     goals = (PARTS[name].goals if name in PARTS else row.get("goals")) or {}
-    return " | ".join((f"| {name}", text[:longest], *compared(figures, goals))) + " |"
+    return " | ".join((f"| {name}", text[:LONGEST], *compared(figures, goals))) + " |"
 
 
 def table(place: Place) -> str:
-    """All parts, their ratios and where the time goes, in fewer than `LARGEST` characters."""
+    """All parts, their ratios and where the time goes."""
     rows = place.rows()
     found = {name: row.get("figures", {}) for name, row in rows.items()}
     under = {name: rows.get(name) for name in PARTS}
@@ -132,17 +132,11 @@ def table(place: Place) -> str:
         if one and other:
             times = f"times the {figure}"
             under[name] = {"figures": {times: one / other}, "goals": {times: goal}}
-    under |= {
-        f"{WHERE}: {name}": {"figures": each[WHERE]}
-        for name, each in found.items()
-        if WHERE in each
-    }
-    for longest in (420, 300, 200, 100):
-        lines = [line(name, row, longest) for name, row in under.items()]
-        text = "\n".join(("| part | measured | goal | of goal |", "|---|---|---|---|", *lines))
-        if len(text) <= LARGEST:
-            break
-    return text[:LARGEST]
+    for name, each in found.items():
+        if WHERE in each:
+            under[f"{WHERE}: {name}"] = {"figures": each[WHERE]}
+    lines = [line(name, row) for name, row in under.items()]
+    return "\n".join(("| part | measured | goal | of goal |", "|---|---|---|---|", *lines))
 
 
 def run(command: Sequence[str], log: Path, limit: float) -> int:
@@ -159,7 +153,9 @@ def attempt(place: Place, name: str, limit: float) -> Figures:
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [__file__, "part", name, "--kit", str(place.kit), "--out", str(place.out)]
     command += ["--seconds", f"{limit:.0f}", "--began", f"{time.time():.3f}"]
-    code = run([*command, *["--pretend"] * place.pretend], log, limit)
+    if place.pretend:
+        command.append("--pretend")
+    code = run(command, log, limit)
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     figures = [line for line in lines if line.startswith('{"')]  # warnings may follow
     row: Figures = {"part": name}
@@ -184,7 +180,7 @@ def run_parts(place: Place, names: Iterable[str], minutes: float) -> None:
             row = attempt(place, name, min(PARTS[name].limit, left))
             with (place.out / ROWS).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
-            print(f"{end - time.monotonic():.0f} s left after {line(name, row, 300)}", flush=True)
+            print(f"{end - time.monotonic():.0f} s left after {line(name, row)}", flush=True)
 
 
 def main(words: Sequence[str] | None = None) -> None:

@@ -39,7 +39,6 @@ from nmtdeep.training.step import UpdateResult
 from nmtdeep.training.trainer import Trainer
 
 WHERE = "where"  # figures of their own
-TINY = ("model.width=32", "training.batches={tokens_per_update: 400, group_tokens: 400}")
 CEILING = "TFLOP/s in bf16"
 
 
@@ -93,7 +92,7 @@ def training(
 def small_model(place: Place) -> Figures:
     """Updates of multi30k-en-de, 571 in all."""
     folder = place.kit / DATA
-    recipe = load_recipe(str(folder / RECIPE_FILE), TINY * place.pretend)
+    recipe = load_recipe(str(folder / RECIPE_FILE), place.tiny)
     return measured(place, recipe, folder, warm=120, repeats=150)
 
 
@@ -195,7 +194,7 @@ def starting(place: Place) -> Figures:
         with TemporaryDirectory() as out:
             words = ["train", str(data / RECIPE_FILE), "--data", str(data), "--out", f"{out}/run"]
             words += ["training.log_every=1", "--max-updates=50", "--device", str(place.device)]
-            words += TINY * place.pretend
+            words += place.tiny
             began = time.time()
             command = ("-u", "-m", "nmtdeep", *words)
             with started(place, *command, stderr=subprocess.STDOUT) as process:
@@ -239,7 +238,8 @@ def learning(place: Place) -> Figures:
     minutes = max(place.seconds - 60, 10) / 60  # what remains is for starting and the test set
     words = ["train", str(data / RECIPE_FILE), "--data", str(data), "--out", str(out), "--quiet"]
     words += [f"training.max_minutes={minutes:.2f}", "--no-final-scores", "--device", device]
-    words += ["--max-updates=2", "training.log_every=1", *TINY] * place.pretend
+    if place.pretend:
+        words += ["--max-updates=2", "training.log_every=1", *place.tiny]
     program(place, "-m", "nmtdeep", *words)
     test = data / DataDirectory.open(data).splits[-1]
     words = ["score", "-m", str(out), "--source", f"{test}.en", "--reference", f"{test}.de"]

@@ -9,7 +9,6 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-import naive
 import numpy as np
 import torch
 from machine import installed
@@ -20,37 +19,20 @@ from turns import take_turns
 
 from nmtdeep.data.batch import Batch, read_batch
 from nmtdeep.data.corpus import DataDirectory
-from nmtdeep.text.vocabulary import EOS, PAD
+from nmtdeep.text.vocabulary import PAD
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.state import Progress
 
 ABSENT = {"": "skipped: transformers is not installed"}
 
 
-def marian(place: Place, types: int) -> Any:
+def marian_model(place: Place, types: int) -> Any:
     """MarianMT of the shape of base 6+6, with random weights."""
-    from transformers import MarianConfig, MarianMTModel
+    from marian import configuration
+    from transformers import MarianMTModel
 
-    shape = naive.Shape.parse("32/64/2/1+1" if place.pretend else BASE)
-    sides: dict[str, Any] = {}
-    for side in ("encoder", "decoder"):
-        sides |= {f"{side}_layers": getattr(shape, side), f"{side}_attention_heads": shape.heads}
-        sides[f"{side}_ffn_dim"] = shape.feed_forward
-    dropouts = ("dropout", "attention_dropout", "activation_dropout")
-    config = MarianConfig(
-        vocab_size=types,
-        d_model=shape.width,
-        activation_function="relu",
-        max_position_embeddings=512,
-        pad_token_id=PAD,
-        eos_token_id=EOS,
-        decoder_start_token_id=EOS,
-        forced_eos_token_id=None,
-        scale_embedding=True,
-        attn_implementation="sdpa",
-        **sides,
-        **dict.fromkeys(dropouts, 0.1),
-    )
+    post_norm = tuple(f"model.{side}.residual=post_norm" for side in ("encoder", "decoder"))
+    config = configuration(place.recipe(BASE, post_norm), types, dropout=0.1, attention="sdpa")
     return MarianMTModel(config).to(place.device)
 
 
@@ -69,7 +51,7 @@ def training(place: Place) -> Figures:
         return ABSENT
     data, device = DataDirectory.open(place.kit / SYNTHETIC), place.device
     batches = padded_updates(place, data, 2 if place.pretend else 30)
-    model = marian(place, len(data.pipeline.target.vocabulary)).train()
+    model = marian_model(place, len(data.pipeline.target.vocabulary)).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.0, fused=True)
 
     def update(batch: Batch) -> None:
@@ -105,7 +87,7 @@ def generating(place: Place, sentences: int) -> Figures:
         return ABSENT
     steps, sentences = (4, 8) if place.pretend else (30, sentences)
     types = len(DataDirectory.open(place.kit / SYNTHETIC).pipeline.target.vocabulary)
-    model = marian(place, types).eval().to(torch.bfloat16)
+    model = marian_model(place, types).eval().to(torch.bfloat16)
     drawn = np.random.default_rng(1).integers(3, types, (sentences, 28))
     sources = torch.from_numpy(drawn).to(place.device)
     options = {"num_beams": 4, "min_new_tokens": steps, "max_new_tokens": steps}

@@ -20,6 +20,7 @@ from nmtdeep.devices import resolve_device
 
 BASE, BIG, DEEP = "512/2048/8/6+6", "1024/4096/16/6+6", "512/2048/8/30+6"
 ROWS = "rows.jsonl"
+TINY = ("model.width=32", "training.batches={tokens_per_update: 400, group_tokens: 400}")
 Figures, More = dict[str, Any], tuple[str, ...]
 
 
@@ -44,6 +45,11 @@ class Place:
     @property
     def device(self) -> torch.device:
         return resolve_device("cpu" if self.pretend else "cuda")
+
+    @property
+    def tiny(self) -> More:
+        """Overrides of a recipe."""
+        return TINY if self.pretend else ()
 
     @property
     def since_began(self) -> float:

@@ -62,7 +62,7 @@ def by_family(rows: Sequence[Kernel]) -> Figures:
 
 def on_the_host(step: Step, shares: Sequence[RankBatches], lr: float = 1e-5) -> Figures:
     """Median ms until `forward_backward` and `apply` return, the device having been idle."""
-    spent: dict[str, list[float]] = {"accumulate": [], "move": []}
+    spent: dict[str, list[float]] = {"forward_backward": [], "apply": []}
 
     def idle() -> float:
         if step.device.type == "cuda":
@@ -72,9 +72,9 @@ def on_the_host(step: Step, shares: Sequence[RankBatches], lr: float = 1e-5) -> 
     for number, share in enumerate(shares, 1):
         began = idle()
         done = step.forward_backward(share, number)
-        spent["accumulate"].append(time.perf_counter() - began)
+        spent["forward_backward"].append(time.perf_counter() - began)
         began = idle()
         wait = step.apply(done, lr)
-        spent["move"].append(time.perf_counter() - began)
+        spent["apply"].append(time.perf_counter() - began)
         wait()
     return {f"host ms {name}": 1000 * statistics.median(each) for name, each in spent.items()}

@@ -40,24 +40,29 @@ class AttentionWeight(NamedTuple):
     weight: Annotated[float, Column("weight", role="y")]
 
 
+class Chosen(NamedTuple):
+    """Which maps: `layer` and `head` are a number from 1, `mean` or `all`."""
+
+    of: Of
+    layer: str
+    head: str
+
+
 def measure(
     name: str,
     loaded: Loaded,
     source: str,
     target: str | None,
     form: Form | None,
-    *,
-    of: Of,
-    layer: str,
-    head: str,
+    chosen: Chosen,
 ) -> Measurement:
     """The maps of one sentence pair, query by query.
 
     Args:
         target: translation of `source`; None: the model translates.
         form: of both lines; None: what the model's recipe says.
-        layer: a number from 1, `mean` or `all`; so is `head`.
     """
+    of, layer, head = chosen
     words, predicted = _subwords(loaded, source, target, form or loaded.recipe.text.input)
     pipeline, device = loaded.pipeline, loaded.model.output.weight.device
     source_ids = torch.tensor([*pipeline.source.vocabulary.ids(words), EOS], device=device)
@@ -75,15 +80,14 @@ def measure(
         # A decoder does not read what it has not predicted yet.
         if of != "decoder" or key <= query
     ]
-    chosen = {"attention": of, "layer": layer, "head": head}
     summary = []
     if len(grouped(rows, "layer", "head")) == 1:
         for (query, token), keys_read in grouped(rows, "query", "query_token").items():
             most = sorted(keys_read, key=lambda row: -row.weight)[:3]
             text = "  ".join(f"{row.key_token} {row.weight:.2f}" for row in most)
             summary.append({"position": str(query), "token": token, "reads most": text})
-    title = f"Attention ({of}), {name}"
-    return Measurement(title, rows, {name: origin(loaded)} | chosen, summary)
+    conditions = {name: origin(loaded), "attention": of, "layer": layer, "head": head}
+    return Measurement(f"Attention ({of}), {name}", rows, conditions, summary)
 
 
 def _subwords(

@@ -11,11 +11,10 @@ import torch
 
 from nmtdeep import checkpoint, files
 from nmtdeep.analysis.measurement import Column, Measurement, grouped
-from nmtdeep.analysis.probe import Probe, prepare, squared_gradient
+from nmtdeep.analysis.probe import Probe, Sample, prepare, squared_gradient
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.config.load import read_config
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.model.initialization import Side
 from nmtdeep.units import counted
 
@@ -36,10 +35,8 @@ class LayerGradient(NamedTuple):
 
 def measure(
     subjects: Iterable[tuple[str, Recipe | Path]],
-    data: DataDirectory,
+    sample: Sample,
     *,
-    tokens: int,
-    device: torch.device,
     of: Of = "parameters",
     most: int | None = None,
     say: Callable[[str], object] = lambda line: None,
@@ -58,12 +55,12 @@ def measure(
     conditions: dict[str, Any] = {}
     for name, subject in subjects:
         for model in [subject] if isinstance(subject, Recipe) else _over_training(subject, most):
-            probe = prepare(model, data, tokens=tokens, device=device)
+            probe = prepare(model, sample)
             rows += layer_gradients(name, probe, of)
             conditions[name] = probe.conditions()
             at = "" if probe.update is None else f", update {probe.update:,}"
             say(f"measured {name}{at}, {counted(len(probe.model.encoder.layers), 'layer')}")
-    text = {"of": of, "numbers": "fp32", "text": data.fingerprint[:16]}
+    text = {"of": of, "numbers": "fp32", "text": sample.data.fingerprint[:16]}
     summary = []
     for (name, depth, update, side), layers in grouped(rows, *PLACE).items():
         norms = [row.gradient_norm for row in layers]

@@ -21,10 +21,9 @@ from typing import Annotated, Any, NamedTuple
 from torch import Tensor
 
 from nmtdeep.analysis.measurement import Column, Measurement, columns, grouped
-from nmtdeep.analysis.probe import Passages, Probe, prepare, squared_gradient
+from nmtdeep.analysis.probe import Passages, Probe, Sample, prepare, squared_gradient
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import UserError
 from nmtdeep.model.initialization import Side
 from nmtdeep.model.layers.norm import Norm
@@ -54,15 +53,17 @@ class Block(NamedTuple):
 FIGURES = Block._fields[3:]
 
 
-def measure(name: str, subject: Recipe | Loaded, data: DataDirectory, **how: Any) -> Measurement:
-    """The residual blocks of a recipe's initial model, or of a trained one; `how` to `prepare`."""
-    probe = prepare(subject, data, **how)
+def measure(
+    name: str, subject: Recipe | Loaded, sample: Sample, *, updates: int = 0
+) -> Measurement:
+    """The residual blocks of a recipe's model after so many `updates`, or of a trained one."""
+    probe = prepare(subject, sample, updates=updates)
     for side, stack in probe.stacks():
         if stack.combination.connects == "sublayers":
             what = f"the {side}'s layer combination takes the place of residual sums"
             raise UserError(what, where=name, hint="pass a model that has them in both stacks")
     blocks = residual_blocks(probe)
-    text = {"numbers": "fp32", "text": data.fingerprint[:16]}
+    text = {"numbers": "fp32", "text": sample.data.fingerprint[:16]}
     labels = {field: column.label for field, column in columns(blocks).items() if field != "layer"}
     summary = [{labels[key]: getattr(row, key) for key in labels} for row in means(blocks)]
     title, conditions = "Residual sums and their norms", {name: probe.conditions()} | text
@@ -138,5 +139,4 @@ def _sums(
 
 
 def _ratio(above: float, below: float) -> float:
-    """Ratio of two norms, from their squares."""
     return math.sqrt(above / below) if below else math.nan

@@ -45,7 +45,6 @@ class Column:
 
     @property
     def axis(self) -> str:
-        """The label of an axis."""
         return f"{self.label} ({self.unit})" if self.unit else self.label
 
 

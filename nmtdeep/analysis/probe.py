@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -55,11 +55,9 @@ class Probe:
     update: int | None = 0
 
     def stacks(self) -> tuple[tuple[Side, Stack], ...]:
-        """Encoder and decoder."""
         return ("encoder", self.model.encoder), ("decoder", self.model.decoder)
 
     def conditions(self) -> dict[str, Any]:
-        """The conditions of a measurement of this model."""
         target_tokens = sum(batch.target_tokens for batch in self.batches)
         model, average = self.recipe.model, {"kind": "average of checkpoints"}
         own = {f"{side} initializer": getattr(model, side).initializer for side in SIDES}
@@ -97,23 +95,26 @@ class Probe:
             yield passages, {"encoder": batch.source != pad, "decoder": batch.target_input != pad}
 
 
+class Sample(NamedTuple):
+    """About `tokens` target tokens of the training sentences of `data`, and where to compute.
+
+    Ids are taken as they are, whatever section `text` of a recipe says.
+    """
+
+    data: DataDirectory
+    tokens: int
+    device: torch.device
+
+
 @kept_settings()
-def prepare(
-    subject: Recipe | Loaded,
-    data: DataDirectory,
-    *,
-    tokens: int,
-    device: torch.device,
-    updates: int = 0,
-) -> Probe:
+def prepare(subject: Recipe | Loaded, sample: Sample, *, updates: int = 0) -> Probe:
     """A model and training sentences to measure it on, which depend on the recipe's seed only.
 
     Args:
         subject: a recipe, for its initial model; or a trained model.
-        data: its ids are taken as they are, whatever section `text` of a recipe says.
-        tokens: approximate number of target tokens to measure on.
         updates: optimizer steps to train the initial model before.
     """
+    data, tokens, device = sample
     recipe = subject.recipe if isinstance(subject, Loaded) else subject
     batches = sentences(data.corpus(data.training[0]), tokens=tokens, seed=recipe.training.seed)
     update: int | None = updates

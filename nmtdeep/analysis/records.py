@@ -6,8 +6,9 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -42,6 +43,8 @@ FIGURES = {
     "valid_comet": Column("validation COMET"),
 }
 USUAL = ("nll", "valid_nll", "valid_bleu")
+# The key of each score's signature; of chrF only the beam is recorded.
+SIGNATURES = {"valid_bleu": "signature", "valid_chrf": "", "valid_comet": "comet_signature"}
 
 
 class Point(NamedTuple):
@@ -55,22 +58,53 @@ class Point(NamedTuple):
     value: Annotated[float, Column("value", role="y")]
 
 
+class Records(NamedTuple):
+    """The points of a run, and the signatures of those that are scores."""
+
+    points: list[Point]
+    signatures: dict[Point, str]
+
+
 def measure(
     runs: Mapping[str, Path], figures: Sequence[str] = USUAL, over: Over = "updates"
 ) -> Measurement:
     """The points of some runs by name, a row for each run: where its training is.
 
-    The picture has a panel for each of `figures` that a run has, with a curve for each run.
+    The picture has a panel for each of `figures` that a run has, with a curve for each run. Scores
+    of different signatures have panels of their own.
     """
-    rows = [point for name, run in runs.items() for point in read_points(name, run)]
-    drawn = [row for name in figures for row in rows if row.figure == name]
-    if not drawn:
+    found = [read_records(name, run) for name, run in runs.items()]
+    rows = [point for records in found for point in records.points]
+    if not any(row.figure in figures for row in rows):
         raise UserError(f"no run recorded {' or '.join(figures)}", hint="choose another --figure")
-    summary = [_summary(name, own) for (name,), own in grouped(rows, "run").items()]
+    signed = {point: text for records in found for point, text in records.signatures.items()}
+    differences, drawn, panels = differing_parts(signed), [], dict(FIGURES)
+    for name in figures:
+        for row in (row for row in rows if row.figure == name):
+            if row in differences:
+                panel = f"{name}, {differences[row]}"
+                panels[panel] = replace(FIGURES[name], unit=differences[row])
+                drawn.append(row._replace(figure=panel))
+            else:
+                drawn.append(row)
+    summary = [_summary(name, own, differences) for (name,), own in grouped(rows, "run").items()]
     x = "update" if over == "updates" else over
     read = {"records of": " and ".join(str(run / RECORDS) for run in runs.values())}
     title = f"Training, by {over}"
-    return Measurement(title, rows, read, summary, drawn=drawn, x=x, panels=FIGURES)
+    return Measurement(title, rows, read, summary, drawn=drawn, x=x, panels=panels)
+
+
+def differing_parts(signatures: Mapping[Point, str]) -> dict[Point, str]:
+    """What distinguishes scores that cannot be compared: the parts that not all signatures have."""
+    found = {}
+    for points in grouped(signatures, "figure").values():
+        parts = {signatures[point]: signatures[point].split("|") for point in points}
+        if len(parts) > 1:
+            common = set.intersection(*map(set, parts.values()))
+            for point in points:
+                own = parts[signatures[point]]
+                found[point] = " ".join(part for part in own if part not in common)
+    return found
 
 
 def names(paths: Sequence[Path]) -> dict[str, Path]:
@@ -79,7 +113,7 @@ def names(paths: Sequence[Path]) -> dict[str, Path]:
     return by_name if len(by_name) == len(paths) else {str(path): path for path in paths}
 
 
-def read_points(name: str, run: Path) -> list[Point]:
+def read_records(name: str, run: Path) -> Records:
     """Every figure of a run's `train.jsonl` that is a finite number.
 
     The tokens and hours of a validation are those of the record before it, of the same update;
@@ -92,18 +126,24 @@ def read_points(name: str, run: Path) -> list[Point]:
         hint = "pass the directory of a run that has written its first log line"
         raise CheckpointError("no record of a training", where=run / RECORDS, hint=hint)
     at_update, at_tokens, at_seconds = np.array([[0.0, 0.0, 0.0], *logged]).T
-    points = []
+    points, signatures = [], {}
     for record in (record for record in records if "update" in record):
         update = record["update"]
         tokens = float(np.interp(update, at_update, at_tokens))
         hours = float(np.interp(update, at_update, at_seconds)) / 3600
         for figure in filter(record.__contains__, FIGURES):
             points.append(Point(name, figure, int(update), tokens, hours, record[figure]))
-    return points
+            if figure in SIGNATURES:
+                beam = f"beam:{record['beam']:g}" if "beam" in record else ""
+                signature = str(record.get(SIGNATURES[figure], ""))
+                signatures[points[-1]] = "|".join(filter(None, (signature, beam)))
+    return Records(points, signatures)
 
 
-def _records(run: Path) -> Iterator[dict[str, float]]:
-    """The finite numbers of each line, except lines that an interrupted training left incomplete.
+def _records(run: Path) -> Iterator[dict[str, Any]]:
+    """The finite numbers of each line, and signatures.
+
+    Lines that an interrupted training left incomplete are left out.
 
     Only the records of training updates have `target_tokens` and no `hours`.
     """
@@ -115,15 +155,25 @@ def _records(run: Path) -> Iterator[dict[str, float]]:
         with suppress(ValueError, RecursionError):
             record = json.loads(line, parse_int=float)
             if isinstance(record, dict):
-                numbers = {key: each for key, each in record.items() if isinstance(each, float)}
-                yield {key: each for key, each in numbers.items() if math.isfinite(each)}
+                yield {
+                    key: each
+                    for key, each in record.items()
+                    if (isinstance(each, float) and math.isfinite(each))
+                    or (isinstance(each, str) and key in SIGNATURES.values())
+                }
 
 
-def _summary(run: str, rows: Sequence[Point]) -> dict[str, object]:
+def _summary(
+    run: str, rows: Sequence[Point], differences: Mapping[Point, str]
+) -> dict[str, object]:
     figures, last = grouped(rows, "figure"), max(rows, key=lambda row: row.update)
     nll = figures[("nll",)][-1].value if ("nll",) in figures else None
     best = min(figures.get(("valid_nll",), ()), key=lambda row: row.value, default=None)
-    bleu = max(figures.get(("valid_bleu",), ()), key=lambda row: row.value, default=None)
+    scores = figures.get(("valid_bleu",), ())
+    best_bleu = max(scores, key=lambda row: row.value, default=None)
+    bleu = best_bleu and f"{best_bleu.value:.2f} at {best_bleu.update:,}"
+    if best_bleu and best_bleu in differences:
+        bleu = f"{bleu} ({differences[best_bleu]})"
     return {
         "run": run,
         "updates": last.update,
@@ -131,5 +181,5 @@ def _summary(run: str, rows: Sequence[Point]) -> dict[str, object]:
         "hours": f"{last.hours:.2f}",
         "nll": nll,
         "best valid nll": best and f"{best.value:.3f} at {best.update:,}",
-        "BLEU": bleu and f"{bleu.value:.2f} at {bleu.update:,}",
+        "BLEU": bleu,
     }

@@ -50,6 +50,7 @@ def initialization(
         after: Updates of training before the measurement.
     """
     from nmtdeep.analysis.initialization import measure
+    from nmtdeep.analysis.probe import Sample
     from nmtdeep.checkpoint import load
     from nmtdeep.config.load import load_recipe
 
@@ -57,7 +58,7 @@ def initialization(
     if is_run:
         _refuse(subject, [*changes, *["--after"] * bool(after)])
     model = load(Path(subject)) if is_run else load_recipe(subject, changes)
-    outputs.write(measure(subject, model, corpora, tokens=tokens, device=device, updates=after))
+    outputs.write(measure(subject, model, Sample(corpora, tokens, device), updates=after))
 
 
 def gradients(
@@ -81,6 +82,7 @@ def gradients(
         of: Quantity with respect to which the gradient is taken.
     """
     from nmtdeep.analysis.gradients import measure
+    from nmtdeep.analysis.probe import Sample
     from nmtdeep.config.load import load_recipe
 
     names, changes = _names_and_changes(subjects)
@@ -93,7 +95,7 @@ def gradients(
             both = [f"model.encoder.depth={depth}", f"model.decoder.depth={depth}"]
             models.append((name, load_recipe(name, [*changes, *both])))
     say = partial(typer.echo, err=True)
-    outputs.write(measure(models, corpora, tokens=tokens, device=device, of=of, say=say))
+    outputs.write(measure(models, Sample(corpora, tokens, device), of=of, say=say))
 
 
 def learning_rate(
@@ -202,13 +204,13 @@ def attention(
         head: Number of a head, from 1; or mean, all.
         input_is: Form of the sentences. Default: the recipe's.
     """
-    from nmtdeep.analysis.attention import measure
+    from nmtdeep.analysis.attention import Chosen, measure
     from nmtdeep.checkpoint import load
 
     loaded = load(model)
     loaded.model.to(device)
-    texts = source, target, input_is
-    outputs.write(measure(str(model), loaded, *texts, of=of, layer=layer, head=head))
+    chosen = Chosen(of, layer, head)
+    outputs.write(measure(str(model), loaded, source, target, input_is, chosen))
 
 
 def lengths(

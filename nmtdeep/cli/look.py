@@ -171,15 +171,13 @@ def report(
         raise UserError(what, where=where, hint="name one, such as report.html")
     refuse_foreign(output, overwrite=overwrite)
     from nmtdeep.tools.report import run_report
+    from nmtdeep.tools.report.held_out import SetOptions
     from nmtdeep.units import size
 
     run_report.report(
         runs,
         output,
-        data=data,
-        split=split,
-        samples=samples,
-        comet=comet_model,
+        SetOptions(data, split, samples, comet_model) if data else None,
         device=str(device),
         say=partial(typer.echo, err=True),
     )

@@ -106,14 +106,13 @@ def serve(
         allow_host: Name that requests may use for this service besides --host, such as a proxy's.
     """
     bound_caches()  # before torch reads its settings
+    from nmtdeep.tools.serve.server import Address
     from nmtdeep.tools.serve.server import serve as serve_models
 
     serve_models(
         model,
         options,
         limits,
-        host=host,
-        port=port,
-        allow_hosts=allow_host or (),
+        Address(host, port, allow_host or ()),
         announce=lambda address: typer.echo(f"{address}: {', '.join(map(str, model))}"),
     )

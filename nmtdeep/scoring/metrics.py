@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
@@ -14,6 +13,7 @@ from sacrebleu.metrics.ter import TER, TERScore
 
 from nmtdeep.config.other_toolkits import instead
 from nmtdeep.config.training import Tokenization, Validation
+from nmtdeep.config.values import did_you_mean
 from nmtdeep.errors import UserError, printable
 from nmtdeep.scoring.texts import check_counts
 from nmtdeep.scoring.tokenized import MosesPreparation, TokenizedBLEU
@@ -133,7 +133,8 @@ def usual_metrics(language: str, tokenize: Tokenization | None = None) -> list[s
         tokenize: of BLEU; None: by the language.
     """
     has_words = tokenization_for(language, bool) in ("13a", "ko-mecab")
-    return [BLEU_OF[tokenize or tokenization_for(language)], "chrf", *["ter"] * has_words]
+    names = [BLEU_OF[tokenize or tokenization_for(language)], "chrf"]
+    return [*names, "ter"] if has_words else names
 
 
 def validation_metrics(settings: Validation) -> list[str]:
@@ -163,9 +164,9 @@ def metric_named(name: str) -> Metric:
     cure = instead("metric", name)
     if " " in cure:
         raise UserError(f"unknown metric {name!r}", hint=cure)
-    near = [cure] if cure else difflib.get_close_matches(name.lower(), METRICS, n=1, cutoff=0.5)
-    guess = f" (did you mean {near[0]}?)" if near else ""
-    raise UserError(f"unknown metric {name!r}{guess}", hint=f"choose from {', '.join(METRICS)}")
+    guess = f"did you mean {cure}?" if cure else did_you_mean(name.lower(), list(METRICS))
+    what = f"unknown metric {name!r}" + (f" ({guess})" if guess else "")
+    raise UserError(what, hint=f"choose from {', '.join(METRICS)}")
 
 
 def label_of(metric: str) -> str:

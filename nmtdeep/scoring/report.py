@@ -10,23 +10,27 @@ from sacrebleu.metrics.base import Metric
 
 from nmtdeep.errors import printable
 from nmtdeep.scoring.metrics import Score, heading_of, label_of, score_texts
-from nmtdeep.scoring.significance import FEWEST, Comparison, compare_systems
+from nmtdeep.scoring.significance import FEWEST, Comparison, Resampling, compare_systems
 from nmtdeep.scoring.texts import Texts
 from nmtdeep.tables import as_lines, table
 from nmtdeep.units import counted
 
 
-def measure(texts: Texts, metrics: Mapping[str, Metric], **paired: Any) -> list[Score | Comparison]:
+def measure(
+    texts: Texts, metrics: Mapping[str, Metric], *, test: Resampling, trials: int
+) -> list[Score | Comparison]:
     """The scores of the hypotheses, then the comparisons with other systems, if there are any.
 
     Args:
         metrics: as `scorers` makes them.
-        paired: options of `compare_systems`.
+        test, trials: of `compare_systems`.
     """
     references = [text.lines for text in texts.references]
     rows: list[Score | Comparison] = [*score_texts(texts.hypotheses.lines, references, metrics)]
     if texts.systems:
-        rows += compare_systems(texts.hypotheses, texts.systems, references, metrics, **paired)
+        rows += compare_systems(
+            texts.hypotheses, texts.systems, references, metrics, test=test, trials=trials
+        )
     return rows
 
 

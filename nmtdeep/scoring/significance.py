@@ -13,6 +13,7 @@ from nmtdeep.scoring.texts import check_counts
 
 # No p below 0.05 with fewer lines that differ.
 FEWEST = 6
+Resampling = Literal["bootstrap", "randomization"]
 _SACREBLEU_TEST = {"bootstrap": "bs", "randomization": "ar"}
 
 
@@ -42,7 +43,7 @@ def compare_systems(
     references: Sequence[Sequence[str]],
     metrics: Mapping[str, Metric],
     *,
-    test: Literal["bootstrap", "randomization"] = "bootstrap",
+    test: Resampling = "bootstrap",
     trials: int = 1000,
 ) -> list[Comparison]:
     """Test each system against the baseline, with sacreBLEU's `PairedTest`.

@@ -32,7 +32,6 @@ class StoredScores(BaseModel):
 
     @property
     def title(self) -> str:
-        """Checkpoint and beam."""
         return self.checkpoint + (f" (beam {self.beam})" if self.beam else "")
 
 

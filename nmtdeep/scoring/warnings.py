@@ -67,7 +67,7 @@ def warnings(texts: Texts, metrics: Sequence[str], *, prepared: bool) -> Iterato
     others, reason = without_ter(metrics, hypotheses, reference)
     if reason:
         usual = " ".join(f"--metric {name}" for name in others)
-        yield f"{reason}: leave it out" + f" with {usual}" * bool(usual)
+        yield f"{reason}: leave it out" + (f" with {usual}" if usual else "")
 
 
 def without_ter(metrics: Sequence[str], *texts: Sequence[str]) -> tuple[list[str], str]:
@@ -108,7 +108,7 @@ def _is_lower(lines: Sequence[str]) -> bool:
 
 
 def _they(names: Sequence[str], verb: str) -> str:
-    return f"{', '.join(names)} {verb}{'s' * (len(names) == 1)}"
+    return f"{', '.join(names)} {verb}{'s' if len(names) == 1 else ''}"
 
 
 def _mostly(pattern: re.Pattern[str], lines: Sequence[str]) -> bool:

@@ -57,10 +57,3 @@ def test_merged_attention_shows_its_cross_attention(
     else:
         with pytest.raises(UserError, match=r"layer 1 has no .*weight 1/t.*--of cross"):
             attention_maps(model, SOURCE, TARGET, "decoder")
-
-
-def test_average_attention_is_refused_with_its_reason(tiny_model: Callable[..., Any]) -> None:
-    model = tiny_model(sublayers=("average_attention", "cross_attention", "feed_forward"))
-    assert attention_maps(model, SOURCE, TARGET, "cross").shape == (2, 2, 3, 4)
-    with pytest.raises(UserError, match="mean of all positions so far"):
-        attention_maps(model, SOURCE, TARGET, "decoder")

@@ -83,17 +83,6 @@ def test_transparent_attention_has_a_row_for_each_decoder_layer(
             assert weights[str(layer), entry] == pytest.approx(math.exp(weight) / total)
 
 
-def test_below_transparent_attention_there_is_no_top_row(tiny_model: Callable[..., Any]) -> None:
-    model = tiny_model(combinations=("dlcl", "residual"), bridge="transparent", depth=3)
-    weights = combination_weights(model)
-    assert {reader for reader, _ in numbers(weights, "encoder")} == {"1", "2", "3"}
-    assert {entry for _, entry in numbers(weights, "bridge")} == {0, 1, 2, 3}
-
-
-def test_a_plain_stack_has_no_weights(tiny_model: Callable[..., Any]) -> None:
-    assert combination_weights(tiny_model()) == []
-
-
 @pytest.mark.parametrize(
     ("weight", "row", "masked"),
     [

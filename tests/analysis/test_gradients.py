@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from matplotlib.figure import Figure
 
 from analysis.by_hand import write_out
-from nmtdeep.analysis.gradients import LayerGradient, Of, layer_gradients, measure
+from nmtdeep.analysis.gradients import Of, layer_gradients, measure
 from nmtdeep.analysis.measurement import Measurement
-from nmtdeep.analysis.probe import Probe
+from nmtdeep.analysis.probe import Probe, Sample
 from nmtdeep.config.render import dump
 
-HOW = {"tokens": 80, "device": torch.device("cpu")}
 Curve = tuple[str, list[float], list[float]]
+
+
+def sample(run: Any) -> Sample:
+    return Sample(run.data, 80, torch.device("cpu"))
 
 
 @pytest.mark.parametrize("of", ["parameters", "output"])
@@ -53,15 +57,15 @@ def test_a_run_is_measured_at_its_start_and_at_its_checkpoints(
     config = tiny_run.path / "config.yaml"
     config.write_text(dump(tiny_run.recipe), encoding="utf-8")
     try:
-        rows = measure([("run", tiny_run.path)], tiny_run.data, most=most, **HOW).rows
+        rows = measure([("run", tiny_run.path)], sample(tiny_run), most=most).rows
     finally:
         config.unlink()
-    start = measure([("run", tiny_run.recipe)], tiny_run.data, **HOW).rows
+    start = measure([("run", tiny_run.recipe)], sample(tiny_run)).rows
     assert [row for row in rows if row.update == 0] == start
     assert list(dict.fromkeys(row.update for row in rows)) == updates
     for update, path in ((15, tiny_run.older), (20, tiny_run.newer)):
         if update in updates:
-            alone = measure([("run", path)], tiny_run.data, **HOW).rows
+            alone = measure([("run", path)], sample(tiny_run)).rows
             assert [row for row in rows if row.update == update] == alone
 
 
@@ -69,7 +73,7 @@ def test_a_sharded_recipe_is_measured_in_one_process(tiny_run) -> None:
     training = tiny_run.recipe.training.model_copy(update={"sharding": "full"})
     sharded = tiny_run.recipe.model_copy(update={"training": training})
     rows = [
-        measure([("r", recipe)], tiny_run.data, **HOW).rows for recipe in (sharded, tiny_run.recipe)
+        measure([("r", recipe)], sample(tiny_run)).rows for recipe in (sharded, tiny_run.recipe)
     ]
     assert rows[0] == rows[1]
 
@@ -84,27 +88,9 @@ def curves(measurement: Measurement) -> list[list[Curve]]:
     ]
 
 
-def test_a_picture_has_a_line_for_each_recipe_depth_and_side() -> None:
-    rows = [
-        LayerGradient(recipe, 0, side, depth, layer, norm * layer)
-        for recipe, norm in (("plain", 0.5), ("b.yaml", 2))
-        for side in ("encoder", "decoder")
-        for depth in (2, 3)
-        for layer in range(1, depth + 1)
-    ]
-    encoder, decoder = curves(Measurement("title", rows, {}))
-    assert encoder == [
-        ("plain, layers 2", [1, 2], [0.5, 1.0]),
-        ("plain, layers 3", [1, 2, 3], [0.5, 1.0, 1.5]),
-        ("b.yaml, layers 2", [1, 2], [2, 4]),
-        ("b.yaml, layers 3", [1, 2, 3], [2, 4, 6]),
-    ]
-    assert len(decoder) == 4
-
-
 def test_over_updates_first_and_top_layers_are_drawn(tiny_run) -> None:
     subjects = [("run", tiny_run.older), ("run", tiny_run.newer)]
-    measurement = measure(subjects, tiny_run.data, **HOW)
+    measurement = measure(subjects, sample(tiny_run))
     encoder = [row for row in measurement.rows if row.side == "encoder"]
     places = (("first", 1), ("top", encoder[0].depth))
     assert curves(measurement)[0] == [

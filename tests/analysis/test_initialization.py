@@ -103,18 +103,6 @@ def test_figures_equal_those_of_a_plain_loop(make_probe: Callable[..., Probe], k
     assert (expected_figures[0]["w_over_sigma"] is None) == (kind == "no_norm")
 
 
-def test_blocks_have_side_layer_and_sublayer(
-    make_probe: Callable[..., Probe],
-) -> None:
-    parts = ("average_attention", "cross_attention", "feed_forward")
-    blocks = residual_blocks(make_probe(sublayers=parts))
-    places = [(block.side, block.layer, block.sublayer) for block in blocks]
-    encoder = ("self_attention", "feed_forward")
-    assert places == [("encoder", n, name) for n in (1, 2) for name in encoder] + [
-        ("decoder", n, name) for n in (1, 2) for name in parts
-    ]
-
-
 def test_dropout_is_on_and_the_same_every_time(
     make_probe: Callable[..., Probe],
 ) -> None:

@@ -6,7 +6,6 @@ import pytest
 from sacrebleu import corpus_bleu
 
 from nmtdeep.analysis.lengths import measure
-from nmtdeep.errors import DataError
 from nmtdeep.scoring.texts import NamedText
 
 SOURCE = ["a short line", "one two three four five six seven eight nine ten eleven", "short again"]
@@ -32,8 +31,3 @@ def test_the_boundaries_of_buckets() -> None:
     assert [(row.words, row.sentences) for row in rows] == [
         ("0", 1), ("1-10", 2), ("11-20", 2), ("21-30", 1), ("91-100", 1),
     ]  # fmt: skip
-
-
-def test_a_system_with_a_missing_line_is_an_error() -> None:
-    with pytest.raises(DataError, match="s has 3, two has 2"):
-        measure(NamedText("s", SOURCE), NamedText("r", REFERENCE), {"two": FIRST[:2]}, "bleu")

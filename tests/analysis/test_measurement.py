@@ -42,9 +42,3 @@ def test_csv_and_json_have_every_row_and_the_units(tmp_path: Path) -> None:
     assert everything["rows"][0] == {"model": "a", "updates": 12_000, "loss": 0.25}
     assert everything["columns"]["loss"] == {"label": "mean loss", "unit": "nats"}
     assert everything["conditions"]["nmtdeep"] == __version__
-
-
-def test_the_signature_has_a_line_for_each_model() -> None:
-    first, last = ONE.signature.splitlines()
-    assert first == "a: seed 1"
-    assert last.startswith(f"data x, nmtdeep {__version__}, torch ")

@@ -63,10 +63,6 @@ def test_every_label_is_in_the_svg_as_it_is() -> None:
     assert {"read by", "output", "\N{MINUS SIGN}"} <= labels  # a minus on the negative weight
 
 
-def test_one_curve_needs_no_legend() -> None:
-    assert "one" not in texts(render(ONE.draw, "svg"))
-
-
 def test_a_logarithmic_axis_is_labeled_in_plain_numbers() -> None:
     labels = [label for label in texts(render(ONE.draw, "svg")) if label.startswith("0.")]
     assert "0.6" in labels

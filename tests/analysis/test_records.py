@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from nmtdeep.analysis.records import Point, measure, read_points
+from nmtdeep.analysis.records import Point, measure, read_records
 from nmtdeep.errors import UserError
 
 
@@ -34,7 +34,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def test_a_validation_is_placed_between_the_log_lines_around_it(run: Path) -> None:
-    assert read_points("r", run) == [
+    assert read_records("r", run).points == [
         Point("r", "nll", 10, 1_000, 0.01, 5.0),
         Point("r", "valid_nll", 15, 2_000, 0.02, 4.5),
         Point("r", "nll", 20, 3_000, 0.03, 4.0),
@@ -54,14 +54,44 @@ def test_the_x_axis_counts_updates_tokens_or_hours(run: Path, over, places: list
     assert list(curve.get_ydata()) == [5.0, 4.0]
 
 
-def test_figures_that_no_run_recorded_are_an_error(run: Path) -> None:
-    with pytest.raises(UserError, match="no run recorded valid_bleu or ppl: choose another"):
-        measure({"r": run}, ["valid_bleu", "ppl"])
-
-
 @pytest.mark.parametrize("content", [None, "", '{"kind": "validation", "update": 3}'])
 def test_a_directory_without_records_is_an_error(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "train.jsonl").write_text(content)
     with pytest.raises(UserError, match=r"train\.jsonl.*pass the directory of a run"):
-        read_points("r", tmp_path)
+        read_records("r", tmp_path)
+
+
+def validation(bleu: float, tokenize: str, beam: int) -> str:
+    signature = f"nrefs:1|tok:{tokenize}|version:2"
+    record = {"kind": "validation", "update": 10, "valid_nll": 4.5, "valid_bleu": bleu}
+    return json.dumps(record | {"signature": signature, "beam": beam})
+
+
+@pytest.mark.parametrize(
+    ("other", "panels"),
+    [
+        (("13a", 1), {"validation BLEU": 2}),
+        (("intl", 1), {"validation BLEU (tok:13a)": 1, "validation BLEU (tok:intl)": 1}),
+        (("13a", 4), {"validation BLEU (beam:1)": 1, "validation BLEU (beam:4)": 1}),
+    ],
+)
+def test_scores_of_different_signatures_are_apart(
+    tmp_path: Path, other: tuple[str, int], panels: dict[str, int]
+) -> None:
+    runs = {"a": ("13a", 1), "b": other}
+    for name, settings in runs.items():
+        (tmp_path / name).mkdir()
+        lines = [train(10, 1_000, 36, 5.0), validation(20.0, *settings)]
+        (tmp_path / name / "train.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    figure = Figure()
+    measurement = measure({name: tmp_path / name for name in runs}, ["valid_bleu"])
+    measurement.draw(figure)
+    drawn = {
+        axes.get_ylabel(): sum(len(line.get_xdata()) for line in axes.lines) for axes in figure.axes
+    }
+    assert drawn == panels
+    assert measurement.summary is not None
+    cells = [row["BLEU"] for row in measurement.summary]
+    assert (cells[0] == cells[1] == "20.00 at 10") == (len(panels) == 1)
+    assert {row.figure for row in measurement.rows} == {"nll", "valid_nll", "valid_bleu"}

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -88,39 +88,19 @@ def test_all_parts_are_rows_of_one_table(
     found = {row["part"]: row for row in rows(tmp_path)}
     assert list(found) == list(program.PARTS)
     assert [name for name, row in found.items() if "figures" not in row] == ["plain 30+6"]
-    assert 300 < len(found["plain 30+6"]["error"]) < 350
     table = (tmp_path / "table.md").read_text("utf-8")
-    assert printed.endswith(table) and len(table) < 8000
-    lines = table.splitlines()
-    parts = zip(lines[2:], found, strict=False)
-    assert all(line.startswith(f"| {name} | ") for line, name in parts)
-    assert {line.count("|") for line in lines} == {5}
-    assert "| where: base 6+6 | " in table and " ms products" in table
+    assert printed.endswith(table)
+    assert {line.count("|") for line in table.splitlines()} == {5}
 
     monkeypatch.setitem(program.PARTS, "plain 30+6", part)
     assert "failed" not in run()
     assert [row["part"] for row in rows(tmp_path)] == [*found, "plain 30+6"]
-    found = {row["part"]: row for row in rows(tmp_path)}
-    figures = {name: row["figures"] for name, row in found.items()}
+    figures = {row["part"]: row["figures"] for row in rows(tmp_path) if "figures" in row}
     # The CPU that prepared the answers is this one.
     assert not any(figures["fixed model"].values())
-    assert figures["tests"]["tests coll"] > 100
-    base = figures["base 6+6"]
-    assert 0 < base["s of imports and context"] < base["s to first"]
-    where = base["where"]
+    where = figures["base 6+6"]["where"]
     families = [value for name, value in where.items() if re.match("ms (?!of)", name)]
     assert where["ms of kernels"] == pytest.approx(sum(families), abs=0.05)
-
-
-def test_a_part_has_a_process_and_a_limit(run: Run, tmp_path: Path) -> None:
-    printed = run("--only", "fixed model", "--minutes", 11 / 60)
-    (row,) = rows(tmp_path)
-    assert row["part"] == "fixed model"
-    if "error" in row:  # a machine that is slow
-        assert row["error"].startswith("failed: not done after ")
-    assert "| versions | not measured yet |  |  |" in printed
-    assert "no time is left" in run("--only", "versions", "--minutes", 0)
-    assert len(rows(tmp_path)) == 1
 
 
 def test_goals_are_compared(program: ModuleType) -> None:
@@ -132,44 +112,6 @@ def test_goals_are_compared(program: ModuleType) -> None:
     assert program.compared({"sentences/s": 8.0}, {"sentences/s": 4})[1] == "2.00"
 
 
-def test_the_table_has_ratios_and_is_short(program: ModuleType, tmp_path: Path) -> None:
-    speeds = {"base 6+6": 600.0, "MarianMT": 300.0}
-    made = [{"part": name, "figures": {program.SPEED: each}} for name, each in speeds.items()]
-    made += [{"part": name, "error": "y" * 400} for name in program.PARTS if name not in speeds]
-    text = "".join(json.dumps(row) + "\n" for row in made)
-    (tmp_path / "rows.jsonl").write_text(text, encoding="utf-8")
-    table = program.table(program.Place(tmp_path, tmp_path, True))
-    ratio = (
-        "| base 6+6 / MarianMT | 2 times the target tokens/s | 3 times the target tokens/s | 0.67 |"
-    )
-    assert ratio in table.splitlines()
-    assert len(table) < 8000 and all(name in table for name in program.PARTS)
-
-
-def test_kernels_have_families(program: ModuleType) -> None:
-    family = program.parts.by_family.__globals__["family"]
-    expected = {
-        "void pytorch_flash::flash_bwd_convert_dq_kernel<Flash_bwd": "attention",
-        "fmha_cutlassF_bf16_aligned_64x64_rf_sm80(PyTorchMemEffAttention": "attention",
-        "nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_NTN": "products",
-        "void cublasLt::splitKreduce_kernel<32, 16, int, float": "products",
-        "void gemmk1_kernel<int, float, 256, 5": "sums of DLCL",
-        "triton_red_fused__to_copy_arange_eq_exp_log_prepare_softmax_online_sub_sum": "loss",
-        "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<": "optimizer",
-        "Memcpy DtoD (Device -> Device)": "copies",
-        "triton_poi_fused__to_copy_6": "copies",
-        "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel": "copies",
-        "triton_per_fused__to_copy_add_native_dropout_native_layer_norm_view_5": (
-            "norms, dropout, residuals"
-        ),
-        "void at::native::(anonymous namespace)::GammaBetaBackwardCUDAKernel": (
-            "norms, dropout, residuals"
-        ),
-        "_unknown": "rest",
-    }
-    assert {name: family(name) for name in expected} == expected
-
-
 def test_a_model_that_computes_something_else_is_an_error(program: ModuleType) -> None:
     one: dict[str, Any] = {"loss": 2.0, "gradient norm": 1.0, "translations": ["a", "b"]}
     assert set(program.parts.differences(one, one).values()) == {0.0}
@@ -178,19 +120,3 @@ def test_a_model_that_computes_something_else_is_an_error(program: ModuleType) -
     for changed in ({"loss": 2.1}, {"translations": ["a", "c"]}, {"gradient norm": 1.01}):
         with pytest.raises(AssertionError):
             program.parts.differences(one, one | changed)
-
-
-def test_the_page_has_every_part(program: ModuleType) -> None:
-    page = (FOLDER.parent / "docs" / "performance.md").read_text(encoding="utf-8")
-    assert [name for name in program.PARTS if f"\n| {name} | " not in page] == []
-
-
-def test_graphs_say_what_they_replayed(program: ModuleType) -> None:
-    def of(**made: Any) -> dict[str, Any]:
-        return program.parts.graphs(SimpleNamespace(step=SimpleNamespace(**made)))
-
-    assert of() == {}  # a training without them
-    made = SimpleNamespace(calls=4, replays=3, reason="")
-    assert of(graphs=made) == {"replayed": 0.75, "calls": 4}
-    made = SimpleNamespace(calls=0, replays=0, reason="LayerDrop draws on the host")
-    assert of(graphs=made)["eager:"] == "LayerDrop draws on the host"

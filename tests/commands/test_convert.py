@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from conversion.fairseq_like import FairseqLike
-from conversion.marian_like import MarianLike
+from tools.convert.fairseq_like import FairseqLike
+from tools.convert.marian_like import MarianLike
 
 from commands.running import Commands
 

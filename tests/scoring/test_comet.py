@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 
-from nmtdeep.cli.main import app
 from nmtdeep.errors import UserError
 from nmtdeep.scoring import score_texts
 from nmtdeep.scoring.significance import compare_systems
@@ -68,32 +66,6 @@ def test_systems_are_compared_by_the_mean_over_sentences(regression: tuple[Path,
     assert [baseline.value, other.value] == pytest.approx(expected, abs=1e-4)
     assert other.difference == pytest.approx(expected[1] - expected[0], abs=1e-3)
     assert other.p_value is not None and 0 < other.p_value <= 1
-
-
-def test_the_command(
-    regression: tuple[Path, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder, model = regression
-    names = {"src": SOURCES, "hyp": HYPOTHESES, "ref": REFERENCE}
-    for name, lines in names.items():
-        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
-    paths = {name: str(tmp_path / name) for name in names}
-    words = ["score", paths["hyp"], paths["ref"], "--metric", "comet", "--metric", "bleu"]
-    chosen = ["--source", paths["src"], "--comet-model", str(folder), "--device", "cpu"]
-    app([*words, *chosen, "--json"], standalone_mode=False)
-    rows = json.loads(capsys.readouterr().out)
-    assert [row["metric"] for row in rows] == ["comet", "bleu"]
-    assert rows[0]["value"] == pytest.approx(
-        by_comet(model, src=SOURCES, mt=HYPOTHESES, ref=REFERENCE), abs=1e-4
-    )
-    with pytest.raises(UserError, match="comet needs the source text: add --source"):
-        app(words, standalone_mode=False)
-    with pytest.raises(UserError, match="COMET takes one reference"):
-        app([*words[:3], *words[2:], *chosen], standalone_mode=False)
-    with pytest.raises(UserError, match="no such COMET model on this machine: download it"):
-        app([*words, *chosen[:2], "--comet-model", "nobody/nothing"], standalone_mode=False)
-    with pytest.raises(UserError, match="is not a COMET model: pass a folder"):
-        app([*words, *chosen[:2], "--comet-model", str(tmp_path)], standalone_mode=False)
 
 
 class Stranger:

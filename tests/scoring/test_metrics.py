@@ -179,16 +179,6 @@ def test_signatures_name_versions_references_and_steps(name: str) -> None:
     assert (pairs.get("case") == "lc") == (name.endswith("-lc") or name == "ter")
 
 
-def test_signature_of_moses_tokens() -> None:
-    preparation = MosesPreparation("de", replace_punctuation=True)
-    metrics = scorers(["bleu-compound", "bleu"], preparation=preparation)
-    score, plain = score_texts(["a"], [["a"]], metrics)
-    pairs = dict(pair.split(":") for pair in score.signature.split("|"))
-    assert (pairs["tok"], pairs["punct"]) == ("moses-de", "replaced")
-    assert "sacremoses" in pairs
-    assert "moses" not in plain.signature  # only metrics of tokens are prepared
-
-
 @pytest.mark.parametrize("installed", [True, False])
 def test_the_tokenization_of_bleu_by_language(installed: bool) -> None:
     expected = {

@@ -26,21 +26,3 @@ def test_final_scores_are_a_table_of_sets_by_metrics_and_each_signature_once() -
         ["TER", TER],
     ]
     assert max(map(len, lines)) <= 80
-
-
-def test_signatures_that_differ_name_their_sets() -> None:
-    signature = BLEU.replace("nrefs:1", "nrefs:2")
-    lines = score_table(
-        {
-            "valid": [Score("bleu", 1, BLEU)],
-            "one": [Score("bleu", 2, BLEU)],
-            "two": [Score("bleu", 3, signature), Score("ter", 4, TER)],
-        }
-    )
-    assert [line.split("  ")[0] for line in lines[-3:]] == [
-        "BLEU (valid, one)",
-        "BLEU (two)",
-        "TER",
-    ]
-    assert lines[-2].endswith(signature)
-    assert next(line for line in lines if line.startswith("one")).split() == ["one", "2.00", "-"]

@@ -16,7 +16,6 @@ from nmtdeep.cli.main import app
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import UserError
-from nmtdeep.scoring import METRICS
 
 REFERENCE = ["Der Hund läuft über die Wiese.", "Eine Frau liest ein Buch im Park.", "Zwei Kinder."]
 HYPOTHESES = ["Der Hund rennt über die Wiese.", "Eine Frau liest ein Buch im Park.", "Kinder."]
@@ -114,7 +113,6 @@ LONG = ["X", "a " * 201, "X"]
         ([line.lower() for line in RAW], RAW, "", "and bleu, chrf count each one of"),
         ([line.lower() for line in RAW], RAW, "--metric bleu-lc --metric ter", None),
         ([line.lower() for line in RAW], RAW, "--metric bleu-intl", "use --metric bleu-intl-lc$"),
-        ([line.lower() for line in RAW], RAW, "--metric bleu-zh", "lower-case the reference too"),
         (["我买了新的手机。"] * 3, ["我买了新的iPhone手机。"] * 3, "--metric bleu-zh", None),
         (["我买了新的iphone手机。"] * 3, ["我买了新的iPhone手机。"] * 3, "--metric bleu-zh", None),
         (["მე წიგნს ვკითხულობ"] * 3, ["მე წიგნს ვკითხულობ Facebook"] * 3, "", None),
@@ -122,18 +120,15 @@ LONG = ["X", "a " * 201, "X"]
         ([""] * 3, RAW, "", None),
         (CHINESE, CHINESE, "", "bleu, ter count a line as about one word: use --metric bleu-zh"),
         (CHINESE, CHINESE, "--metric bleu-zh --metric chrf --metric bleu-char", None),
-        ([""] * 3, CHINESE, "--metric bleu-lc", "bleu-lc counts a line .*--metric bleu-zh"),
         ([" ".join(line[:9]) for line in CHINESE], [" ".join("我喜欢")] * 3, "", None),
         (["私は東京に行きます。"] * 3, ["ありがとう"] * 3, "--metric bleu", "bleu-(ja|char) "),
         (["ฉันรักภาษาไทยมาก"] * 3, ["ฉันรักภาษาไทย"] * 3, "--metric ter", "--metric bleu-char"),
         (["나는 학교에 갑니다."] * 3, ["나는 집에 갑니다."] * 3, "", None),
         (["Sie kam aus 北京."] * 3, ["Er kam aus 北京."] * 3, "", None),
-        (BPE, RAW, "", r"there are subwords \(@@\) in the hypotheses"),
         (RAW, BPE, "", r"there are subwords \(@@\) in the reference"),
         (PIECES, RAW, "", r"there are subwords \(▁\) in the hypotheses"),
         (MAIL, MAIL, "", None),
         (LONG, RAW, "--metric ter", "line 2 has 201 words, and ter takes minutes"),
-        (LONG, RAW, "--metric chrf", None),
         (["A", "a " * 200, "A"], RAW, "--metric ter", None),
     ],
 )
@@ -206,8 +201,3 @@ def test_log_probabilities_are_printed_by_line_and_summed(here: Path, tiny_run: 
     total, tokens = sum(row["log_prob"] for row in rows), sum(row["tokens"] for row in rows)
     summary = f"log-probability {total:.2f}, perplexity {math.exp(-total / tokens):.3f}"
     assert f"3 sentences, {tokens} tokens, {summary}" in result.stderr
-
-
-def test_every_metric_is_documented() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "scoring.md").read_text(encoding="utf-8")
-    assert not [name for name in METRICS if f"| `{name}` |" not in text]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from nmtdeep.analysis.records import FIGURES, read_points
+from nmtdeep.analysis.records import FIGURES, read_records
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.stages import Frozen
 from nmtdeep.config.training import Training
@@ -74,4 +74,5 @@ def test_records_have_them_if_the_recipe_says_so(tiny_run: Any, tmp_path: Path) 
     record = json.loads((run / "train.jsonl").read_text(encoding="utf-8").splitlines()[0])
     names = {f"gradient_norm_{name}" for name in PLACES}
     assert names <= record.keys() and all(record[name] > 0 for name in names)
-    assert names <= FIGURES.keys() and names <= {point.figure for point in read_points("run", run)}
+    points = read_records("run", run).points
+    assert names <= FIGURES.keys() and names <= {point.figure for point in points}

@@ -81,7 +81,6 @@ def convert(
 
 
 def _text(text: TextOptions) -> dict[str, Any]:
-    """The recipe's section `text`, without languages."""
     keys = ("normalize", "lowercase", "aggressive_hyphens")
     same: dict[str, Any] = {key: getattr(text, key) for key in keys}
     same["tokenizer"] = {"type": "moses_bpe", "rules": "original"}

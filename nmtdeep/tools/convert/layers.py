@@ -233,7 +233,6 @@ class Conversion:
         return weight, weight.new_zeros(len(weight)) if bias is None else bias
 
     def _projections(self, name: str) -> tuple[Tensor, Tensor]:
-        """Query, key and value, stacked."""
         if f"{name}.in_proj_weight" in self.theirs:
             return self._linear(f"{name}.in_proj_")
         parts = (self._linear(f"{name}.{part}_proj.") for part in ("q", "k", "v"))

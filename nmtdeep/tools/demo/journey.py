@@ -82,7 +82,6 @@ def _preprocess(recipe: Recipe, data: Path, console: Console) -> None:
 
 
 def _samples(run: Path, data: Path, device: str) -> Table:
-    """Source, translation and reference of evenly spaced test sentences."""
     corpus = DataDirectory.open(data)
     sources, references = corpus.sources("test"), corpus.references("test")
     places = range(0, len(sources), len(sources) // SAMPLES)[:SAMPLES]

@@ -132,7 +132,6 @@ class CTranslate2Searcher:
         self.decoding = decoding
 
     def __call__(self, batch: SourceBatch) -> list[list[Hypothesis]]:
-        """The best hypothesis of each sentence."""
         sources = [[self.source[id] for id in row if id != PAD] for row in batch.source.tolist()]
         options = search_options(self.decoding, self.target, max(map(len, sources)))
         results = self.translator.translate_batch(sources, **options)

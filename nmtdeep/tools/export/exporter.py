@@ -62,8 +62,7 @@ def export_ctranslate2(
             folder,
             loaded.model,
             loaded.recipe.model,
-            source=loaded.pipeline.source.vocabulary.tokens,
-            target=loaded.pipeline.target.vocabulary.tokens,
+            (loaded.pipeline.source.vocabulary.tokens, loaded.pipeline.target.vocabulary.tokens),
             quantization=quantization,
             rows=rows,
         )

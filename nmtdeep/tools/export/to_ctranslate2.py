@@ -37,9 +37,8 @@ def write(
     folder: Path,
     transformer: Transformer,
     model: Model,
+    tokens: tuple[Sequence[str], Sequence[str]],
     *,
-    source: Sequence[str],
-    target: Sequence[str],
     quantization: str | None = None,
     rows: int = POSITIONS,
 ) -> None:
@@ -47,7 +46,7 @@ def write(
 
     Args:
         model: the section `model` of its recipe, which has to be supported.
-        source: tokens by id; the target's may be the same.
+        tokens: by id, of source and target.
         quantization: how weights are stored, by CTranslate2's names; None: fp32.
         rows: length of the longest sentence that the result can translate, in tokens.
     """
@@ -67,8 +66,8 @@ def write(
     config.bos_token = config.eos_token = SPECIALS[EOS]
     config.decoder_start_token = SPECIALS[PAD if model.embeddings.start == "pad" else EOS]
     config.unk_token = SPECIALS[UNK]
-    spec.register_source_vocabulary(list(source))
-    spec.register_target_vocabulary(list(target))
+    spec.register_source_vocabulary(list(tokens[0]))
+    spec.register_target_vocabulary(list(tokens[1]))
     spec.validate()
     spec.optimize(quantization=quantization)
     spec.save(str(folder))
@@ -94,7 +93,6 @@ def search_options(decoding: Decoding, target: Vocabulary, longest: int = 0) -> 
 
 
 def _stack(kind: Any, stack: StackWeights, activation: str) -> Any:
-    """The specification of an encoder or decoder."""
     from ctranslate2.specs.common_spec import Activation
 
     spec = kind(

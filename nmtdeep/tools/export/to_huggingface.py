@@ -223,7 +223,6 @@ def _generation(recipe: Recipe, fillers: Sequence[int]) -> dict[str, Any]:
 
 
 def _ids(model: Model) -> dict[str, Any]:
-    """The special tokens."""
     return {
         "pad_token_id": PAD,
         "eos_token_id": EOS,

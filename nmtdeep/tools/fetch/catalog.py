@@ -87,7 +87,6 @@ class Dataset(Section):
 
     @property
     def sources(self) -> list[str]:
-        """Names of the sources, each once."""
         return list(dict.fromkeys(split_member(file)[0] for file in self.files))
 
 

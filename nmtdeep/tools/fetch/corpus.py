@@ -140,7 +140,6 @@ class Fetch:
             files.write_sums(downloads)
 
     def _unpack(self, archives: dict[str, Path]) -> dict[str, Path]:
-        """Every file of the dataset as plain text."""
         texts: dict[str, Path] = {}
         for name, archive in archives.items():
             members = [file for file in self.dataset.files if split_member(file)[0] == name]
@@ -179,7 +178,6 @@ class Fetch:
             yield OutputCounts(held.name, counts[1], held.pairs, {})
 
     def _open(self, name: str) -> Iterator[IO[str]]:
-        """Files for both sides of an output."""
         for language in self.dataset.languages:
             path = self.out / _PARTIAL / f"{name}.{language}"
             yield path.open("w", encoding="utf-8", newline="\n")
@@ -195,7 +193,6 @@ class Fetch:
 
 
 def _verify(path: Path, source: Source) -> None:
-    """Compare with the published checksum, if there is one."""
     if source.md5 and (md5 := files.digest(path, "md5")) != source.md5:
         hint = "delete it and run the same command again"
         raise DataError(f"its MD5 is {md5}, expected {source.md5}", where=path, hint=hint)

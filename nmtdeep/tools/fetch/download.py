@@ -39,7 +39,6 @@ class WebOnly(HTTPRedirectHandler):
     """Follows redirects to the web only, and from https to https only."""
 
     def redirect_request(self, req: Request, *others: Any) -> Request | None:
-        """As urllib's; the last of `others` is the new address."""
         allowed = ("https://",) if req.type == "https" else ("https://", "http://")
         if not str(others[-1]).startswith(allowed):
             raise RefusedError(f"redirected to {others[-1]}, which is not safe")

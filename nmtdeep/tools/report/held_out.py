@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
 
 from sacrebleu.metrics.base import Metric
 
@@ -20,6 +22,22 @@ from nmtdeep.tools.report.differences import marked
 from nmtdeep.tools.report.history import RunHistory
 from nmtdeep.tools.report.parts import TranslatedLine
 from nmtdeep.training.validation import translated
+
+
+class SetOptions(NamedTuple):
+    """The set that a report translates.
+
+    Attributes:
+        data: data directory with the text, on which models are measured too.
+        split: None: the first test set, or `valid` without one.
+        samples: number of its lines to show.
+        comet: COMET model that scores the translations too; None: no COMET.
+    """
+
+    data: Path
+    split: str | None
+    samples: int
+    comet: str | None
 
 
 @dataclass(frozen=True)
@@ -40,7 +58,6 @@ class HeldOut:
     metrics: Mapping[str, Metric] = field(default_factory=scorers)
 
     def scores(self) -> dict[str, Sequence[Score]]:
-        """Scores of each run."""
         return {
             name: score_texts(lines, [self.references], self.metrics)
             for name, lines in self.systems.items()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmtdeep import checkpoint, files
-from nmtdeep.analysis.records import Point, read_points
+from nmtdeep.analysis.records import Records, read_records
 from nmtdeep.config.load import read_config
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import CheckpointError, DataError, UserError
@@ -23,7 +23,7 @@ class RunHistory:
 
     Attributes:
         name: in the report.
-        points: figures of its training; empty without records.
+        records: figures of its training; empty without any.
         devices: of its training, each once, in order.
         parameters: their number; None without a checkpoint.
         scores: of the run's checkpoint; None if it was not scored.
@@ -33,19 +33,18 @@ class RunHistory:
     name: str
     path: Path
     recipe: Recipe
-    points: Sequence[Point]
+    records: Records
     devices: Sequence[str]
     parameters: int | None
     scores: StoredScores | None
     omissions: Sequence[str]
 
     def values(self, figure: str) -> list[float]:
-        """All values of a figure."""
-        return [point.value for point in self.points if point.figure == figure]
+        return [point.value for point in self.records.points if point.figure == figure]
 
     def last(self, name: str) -> float | None:
         """The update, hours or tokens at the end of the records; None without records."""
-        last = max(self.points, key=lambda point: point.update, default=None)
+        last = max(self.records.points, key=lambda point: point.update, default=None)
         return None if last is None else float(getattr(last, name))
 
 
@@ -62,9 +61,9 @@ def read(name: str, path: Path) -> RunHistory:
     files.check_entries(path, [path / file for file in (checkpoint.CONFIG, LOG, SCORES)])
     omissions: list[str] = []
     recipe = read_config(config if config.is_file() else checkpoint.locate(path))
-    points: list[Point] = []
+    records = Records([], {})
     try:
-        points = read_points(name, path)
+        records = read_records(name, path)
     except UserError:
         omissions.append(f"{name}: no records of a training (train.jsonl): no curves, no cost")
     count = scores = None
@@ -73,7 +72,7 @@ def read(name: str, path: Path) -> RunHistory:
         count, scores = parameters(model / checkpoint.MODEL), stored_scores(path, model)
     except UserError as error:
         omissions.append(f"{name}: no model: {error}")
-    return RunHistory(name, path, recipe, points, _devices(path / LOG), count, scores, omissions)
+    return RunHistory(name, path, recipe, records, _devices(path / LOG), count, scores, omissions)
 
 
 def _devices(log: Path) -> list[str]:

@@ -47,7 +47,6 @@ def _file(name: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """The name of a script or style in a policy."""
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return f"'sha256-{digest}'"
 

@@ -12,6 +12,7 @@ from nmtdeep import checkpoint
 from nmtdeep.analysis import combination, gradients, lengths, records, schedule, similarity
 from nmtdeep.analysis.measurement import Measurement
 from nmtdeep.analysis.pictures import render
+from nmtdeep.analysis.probe import Sample
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import UserError
 from nmtdeep.scoring.texts import NamedText
@@ -34,7 +35,12 @@ class Album:
     omissions: list[str] = field(default_factory=list)
 
     def add(
-        self, title: str, measure: Callable[[], Measurement], signature: str = "", **how: bool
+        self,
+        title: str,
+        measure: Callable[[], Measurement],
+        signature: str = "",
+        *,
+        folded: bool = False,
     ) -> None:
         """Draw what `measure` returns; if it raises a UserError, note that."""
         try:
@@ -43,12 +49,12 @@ class Album:
             self.omissions.append(f"{title}: {error}")
             return
         svg = render(measurement.draw, "svg")
-        self.pictures.append(Picture(title, svg, signature or measurement.signature, **how))
+        self.pictures.append(Picture(title, svg, signature or measurement.signature, folded))
 
 
 def of_training(album: Album, histories: Sequence[RunHistory]) -> None:
     """Curves of the records, and the planned learning rates."""
-    runs = {run.name: run.path for run in histories if run.points}
+    runs = {run.name: run.path for run in histories if run.records.points}
     for over in OVER if runs else ():
         album.add(
             f"Training, by {over}",
@@ -80,9 +86,8 @@ def of_models(
         album.say(f"gradients of the checkpoints of {name}")
         title = f"Gradient norms of first and top layer over training, {name}"
         subject = [(name, path)]
-        measure = partial(
-            gradients.measure, subject, data, tokens=TOKENS, device=device, most=CHECKPOINTS
-        )
+        sample = Sample(data, TOKENS, device)
+        measure = partial(gradients.measure, subject, sample, most=CHECKPOINTS)
         album.add(title, measure)
 
 

@@ -17,42 +17,36 @@ from nmtdeep.tools.report import held_out, history, page, pictures, tables
 def report(
     runs: Sequence[Path],
     out: Path,
+    options: held_out.SetOptions | None,
     *,
-    data: Path | None,
-    split: str | None,
-    samples: int,
-    comet: str | None,
     device: str,
     say: Callable[[str], None],
 ) -> None:
     """Write the page, which lists everything that could not be shown.
 
     Args:
-        data: data directory with text to translate and measure; None: show the runs' files only.
-        split: the set to translate; None: the first test set, or `valid` without one.
-        samples: number of its lines to show.
-        comet: COMET model that scores the translations too; None: no COMET.
+        options: the set to translate; None: show the runs' files only.
         say: is called with a line before each long step.
 
     Raises:
-        UserError: if a path is not a run, the languages of `data` are not those of a run, or the
+        UserError: if a path is not a run, the languages of the data are not those of a run, or the
             COMET model cannot be read.
     """
     histories = [history.read(name, path) for name, path in names(runs).items()]
     omissions = [omission for run in histories for omission in run.omissions]
     album = pictures.Album(say, omissions=omissions)
-    corpora, translations = None, held_out.HeldOut()
-    if data is None:
+    corpora, translations, samples = None, held_out.HeldOut(), 0
+    if options is None:
         album.omissions.append(
             "Translations, comparison, scores by length, similarity of layers, gradients: they "
             "need text: add --data with the data directory of the runs"
         )
     else:
-        corpora = DataDirectory.open(data)
+        corpora, samples = DataDirectory.open(options.data), options.samples
         held_out.check_languages(histories, corpora)
-        chosen = held_out.chosen_split(corpora, split)
+        chosen = held_out.chosen_split(corpora, options.split)
         translations = held_out.translate(
-            histories, corpora, chosen, device=device, comet=comet, say=say
+            histories, corpora, chosen, device=device, comet=options.comet, say=say
         )
     pictures.of_training(album, histories)
     pictures.of_models(album, histories, corpora, resolve_device(device))

@@ -25,9 +25,9 @@ def number(value: float | None, show: Callable[[float], str]) -> TableCell:
 
 
 def overview(histories: Iterable[RunHistory]) -> PageTable:
-    """A row for each run: the model, and how long it was trained."""
+    """A row for each run: the model, how long it was trained, and its best validations."""
     headings = ("run", "layers", "width", "parameters", "updates", "hours", "best valid nll")
-    rows = []
+    rows, notes = [], []
     for run in histories:
         model = run.recipe.model
         rows.append(
@@ -39,9 +39,13 @@ def overview(histories: Iterable[RunHistory]) -> PageTable:
                 number(run.last("update"), "{:,.0f}".format),
                 number(run.last("hours"), "{:.2f}".format),
                 number(min(run.values("valid_nll"), default=None), "{:.3f}".format),
+                number(max(run.values("valid_bleu"), default=None), "{:.2f}".format),
             ]
         )
-    return PageTable(headings, rows)
+        for point, signature in run.records.signatures.items():
+            if point.figure == "valid_bleu":
+                notes.append(f"BLEU ({run.name}): {signature}")
+    return PageTable((*headings, "best valid BLEU"), rows, list(dict.fromkeys(notes)))
 
 
 def scores(
@@ -148,5 +152,4 @@ def recipes(histories: Sequence[RunHistory]) -> Iterator[dict[str, Any]]:
 
 
 def _values(recipe: Recipe) -> dict[str, Any]:
-    """The sections text, model, training and decoding."""
     return recipe.model_dump(mode="json", exclude={"description", "reference"})

@@ -128,7 +128,6 @@ class Service:
         return Response(generate_latest(self.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     async def page(self) -> HTMLResponse:
-        """A page to type into."""
         text = (Path(__file__).parent / "page.html").read_text(encoding="utf-8")
         source, target = map(html.escape, (self.source, self.target))
         headers = {"Content-Security-Policy": PAGE_POLICY, "X-Content-Type-Options": "nosniff"}
@@ -147,7 +146,6 @@ class HostCheck:
         self.hosts = {"localhost", *map(str.lower, hosts)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or pass on."""
         if scope["type"] == "http" and not self._is_ours(Headers(scope=scope).get("host", "")):
             reason = "this Host is not served: start nmtdeep serve with --allow-host NAME"
             await _reason(421, reason)(scope, receive, send)

@@ -37,7 +37,6 @@ class Job:
 
     @property
     def left(self) -> int:
-        """Number of waiting lines."""
         return len(self.lines) - self.taken
 
 
@@ -66,7 +65,6 @@ class Batcher:
 
     @property
     def waiting(self) -> int:
-        """Lines in the queue."""
         return sum(job.left for job in self._jobs)
 
     async def translate(self, lines: list[str]) -> list[Translation]:

@@ -6,6 +6,7 @@ import ipaddress
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.decoding.translator import Translator
@@ -17,14 +18,25 @@ BACKLOG = 2048
 KEEP_ALIVE_SECONDS = 75
 
 
+class Address(NamedTuple):
+    """Where the service listens.
+
+    Attributes:
+        port: 0: any free one.
+        allow_hosts: names that requests may have as their host, besides `host`.
+    """
+
+    host: str
+    port: int
+    allow_hosts: Sequence[str] = ()
+
+
 def serve(
     models: Sequence[Path],
     options: DecodingOptions,
     limits: Limits,
+    address: Address,
     *,
-    host: str,
-    port: int,
-    allow_hosts: Sequence[str] = (),
     announce: Callable[[str], object],
 ) -> None:
     """Translate over HTTP until SIGINT or SIGTERM; then finish all requests and raise it again.
@@ -32,9 +44,7 @@ def serve(
     Connections made while the models load wait.
 
     Args:
-        port: 0: any free one.
-        allow_hosts: names that requests may have as their host, besides `host`.
-        announce: called with the address as soon as the service answers.
+        announce: called with the URL as soon as the service answers.
 
     Raises:
         UserError: if the address is not available.
@@ -43,18 +53,19 @@ def serve(
 
     from nmtdeep.tools.serve.application import application
 
+    host, port, allow_hosts = address
     with _listen(host, port) as listening:
         name, number = listening.getsockname()[:2]
         # Only on the machine itself are its names known.
         checked = allow_hosts or ipaddress.ip_address(name).is_loopback
         hosts = (host, name, *allow_hosts) if checked else None
         app = application(Translator.load(models, options), limits, hosts)
-        address = f"http://[{name}]:{number}" if ":" in name else f"http://{name}:{number}"
+        url = f"http://[{name}]:{number}" if ":" in name else f"http://{name}:{number}"
 
         class Server(uvicorn.Server):
             async def startup(self, sockets: list[socket.socket] | None = None) -> None:
                 await super().startup(sockets)
-                announce(address)
+                announce(url)
 
         config = uvicorn.Config(
             app,

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import os
-import pickle
 import zipfile
 from argparse import Namespace
-from copy import copy
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conversion.fairseq_like import EOS, FairseqLike
 
 from nmtdeep import checkpoint
-from nmtdeep.errors import CheckpointError, DataError, UserError
+from nmtdeep.errors import CheckpointError, DataError
 from nmtdeep.tools.convert import TextOptions
 from nmtdeep.tools.convert.fairseq import convert
 from nmtdeep.tools.convert.fairseq_files import read_dictionary, rows
+
+from .fairseq_like import EOS, FairseqLike
 
 CHOICES: list[dict[str, Any]] = [
     {},
@@ -73,18 +72,6 @@ def test_logits_are_equal(choices: dict[str, Any], tmp_path: Path) -> None:
         torch.testing.assert_close(mine, theirs, rtol=1e-10, atol=1e-10)
 
 
-def test_half_precision_and_the_old_format_of_torch_are_read(tmp_path: Path) -> None:
-    like = FairseqLike()
-    like.state = {name: tensor.half() for name, tensor in like.state.items()}
-    file, dictionaries = written(tmp_path, like)
-    torch.save(like.file(), file, _use_new_zipfile_serialization=False)
-    convert(file, dictionaries, tmp_path / "out", TextOptions())
-    weight = checkpoint.load(tmp_path / "out").model.output.weight
-    assert weight.dtype == torch.float32
-    expected = like.state["decoder.embed_tokens.weight"][rows(len(weight))]
-    assert torch.equal(weight[1:], expected[1:].float())
-
-
 def test_codes_and_languages_make_a_pipeline_for_raw_text(tmp_path: Path) -> None:
     file, dictionaries = written(tmp_path, FairseqLike())
     codes = tmp_path / "codes"
@@ -95,13 +82,6 @@ def test_codes_and_languages_make_a_pipeline_for_raw_text(tmp_path: Path) -> Non
     assert pipeline.source.split("W1, w2") == ["w1", ",", "w@@", "2"]
     assert (pipeline.source.language, pipeline.target.language) == ("fr", "cs")
     assert pipeline.target.join(["w@@", "2", "!"]) == "w2!"
-
-
-def test_invalid_codes_are_refused(tmp_path: Path) -> None:
-    file, dictionaries = written(tmp_path, FairseqLike())
-    text = TextOptions(bpe=[dictionaries[0]])
-    with pytest.raises(DataError, match=r"dict\.en\.txt:1: .*: pass codes"):
-        convert(file, dictionaries, tmp_path / "out", text)
 
 
 class Exploit:
@@ -152,22 +132,12 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_dictionaries_of_another_model_are_refused(tmp_path: Path) -> None:
-    file, dictionaries = written(tmp_path, FairseqLike(types=(11, 14), sharing="decoder"))
-    with pytest.raises(CheckpointError, match=r"\(14, 8\).*11 types.*source before target"):
-        convert(file, dictionaries[:1], tmp_path / "out", TextOptions())
-    with pytest.raises(UserError, match="DICT: 3 files"):
-        convert(file, [*dictionaries, *dictionaries[:1]], tmp_path / "out", TextOptions())
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (b"", "without running"),
-        (b"no pickle", "without running"),
         (b"\x80\x02 broken", "without running"),
         ({"a": 1}, "not a checkpoint of fairseq"),
-        ([1], "not a checkpoint of fairseq"),
         ({"model": {"x": 3}}, "not the weights of a model"),
         ({"model": {}}, "no settings"),
     ],
@@ -179,16 +149,6 @@ def test_other_files_are_refused(tmp_path: Path, content: object, message: str) 
         torch.save(content, tmp_path / "x.pt")
     with pytest.raises(CheckpointError, match=message):
         convert(tmp_path / "x.pt", [dictionary(tmp_path / "d", 7)], tmp_path, TextOptions())
-
-
-@pytest.mark.parametrize("protocol", range(6))
-def test_a_pickle_of_any_protocol_is_refused_without_warnings(
-    tmp_path: Path, protocol: int, recwarn: pytest.WarningsRecorder
-) -> None:
-    (tmp_path / "x.pt").write_bytes(pickle.dumps({"args": getattr}, protocol))
-    with pytest.raises(CheckpointError, match="without running code"):
-        convert(tmp_path / "x.pt", [dictionary(tmp_path / "d", 7)], tmp_path, TextOptions())
-    assert not recwarn.list
 
 
 @pytest.mark.parametrize("attack", ["expanded tensor", "one tensor under many names"])
@@ -204,30 +164,17 @@ def test_weights_larger_than_the_file_are_refused(tmp_path: Path, attack: str) -
         convert(file, dictionaries, tmp_path / "out", TextOptions())
 
 
-@pytest.mark.parametrize("attack", ["compressed", "overlapping"])
-def test_a_file_that_unpacks_to_more_bytes_than_it_has_is_refused(
-    tmp_path: Path, attack: str
-) -> None:
+def test_a_file_that_unpacks_to_more_bytes_than_it_has_is_refused(tmp_path: Path) -> None:
     like = FairseqLike()
     like.state["decoder.embed_out"] = torch.zeros(1_000_000)
     file, dictionaries = written(tmp_path, like)
     bad = tmp_path / "bad.pt"
-    if attack == "compressed":
-        with zipfile.ZipFile(file) as old, zipfile.ZipFile(bad, "w", zipfile.ZIP_DEFLATED) as new:
-            for entry in old.infolist():
-                new.writestr(entry.filename, old.read(entry))
-        assert bad.stat().st_size < 100_000
-        with torch.serialization.safe_globals([Namespace]):  # torch itself accepts it
-            assert torch.load(bad)["model"]["decoder.embed_out"].numel() == 1_000_000
-    else:
-        bad.write_bytes(file.read_bytes())
-        with zipfile.ZipFile(bad, "a") as archive:
-            largest = max(archive.infolist(), key=lambda entry: entry.file_size)
-            for number in range(3):
-                twin = copy(largest)
-                twin.filename = f"archive/data/{1000 + number}"
-                archive.filelist.append(twin)
-            archive._didModify = True
+    with zipfile.ZipFile(file) as old, zipfile.ZipFile(bad, "w", zipfile.ZIP_DEFLATED) as new:
+        for entry in old.infolist():
+            new.writestr(entry.filename, old.read(entry))
+    assert bad.stat().st_size < 100_000
+    with torch.serialization.safe_globals([Namespace]):  # torch itself accepts it
+        assert torch.load(bad)["model"]["decoder.embed_out"].numel() == 1_000_000
     with pytest.raises(CheckpointError, match="unpacks to more bytes"):
         convert(bad, dictionaries, tmp_path / "out", TextOptions())
 

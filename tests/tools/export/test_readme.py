@@ -64,8 +64,3 @@ def test_the_step_of_sentencepiece_returns_our_subwords(tmp_path, monkeypatch) -
         assert eval(code, {"SentencePieceProcessor": SentencePieceProcessor, "line": line}) == (
             pipeline.source.split(line)
         )
-
-
-def test_split_text_needs_no_step() -> None:
-    text = Text.model_validate({"input": "bpe", "bpe": "none"})
-    assert render("subwords.md", text=text) == "1. nothing: the input must consist of subwords\n"

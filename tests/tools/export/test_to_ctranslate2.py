@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-from export.models import SETTINGS, SOURCES, TOKENS, best, config, trained
 
 from nmtdeep.config.model import Model
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import Vocabulary
 from nmtdeep.tools.export import to_ctranslate2
 from nmtdeep.tools.export.weights import of_model
+
+from .models import SETTINGS, SOURCES, TOKENS, best, config, trained
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 
@@ -38,7 +39,7 @@ def words(ids: tuple[int, ...] | list[int]) -> list[str]:
 
 def exported(model: Transformer, section: Model, folder: Path, **options: Any) -> Any:
     folder.mkdir(exist_ok=True)
-    to_ctranslate2.write(folder, model, section, source=TOKENS, target=TOKENS, **options)
+    to_ctranslate2.write(folder, model, section, (TOKENS, TOKENS), **options)
     return ctranslate2.Translator(str(folder), intra_threads=1)
 
 
@@ -85,14 +86,6 @@ def test_positions_reach_to_the_last_row_of_the_table(model: Transformer, place:
     assert torch.equal(table[-1], last[0, 0])
 
 
-def test_int8_needs_about_a_third_of_the_bytes(model: Transformer, tmp_path: Path) -> None:
-    sizes = {}
-    for kind in ("float32", "int8"):
-        exported(model, KINDS["pre-norm"], tmp_path / kind, quantization=kind, rows=1)
-        sizes[kind] = (tmp_path / kind / "model.bin").stat().st_size
-    assert 2.8 < sizes["float32"] / sizes["int8"] < 4
-
-
 def test_everything_that_is_not_supported_is_listed() -> None:
     model = config(
         "pre_norm",
@@ -124,7 +117,7 @@ def test_types_that_fill_up_a_vocabulary_are_never_produced(
     target = ["<filler0>" if token == first else token for token in TOKENS]
     vocabulary = Vocabulary(tuple(target), (0,) * len(target))
     (tmp_path / "filled").mkdir()
-    to_ctranslate2.write(tmp_path / "filled", model, section, source=TOKENS, target=target)
+    to_ctranslate2.write(tmp_path / "filled", model, section, (TOKENS, target))
     filled = ctranslate2.Translator(str(tmp_path / "filled"), intra_threads=1)
 
     def produced(options: dict[str, Any]) -> set[str]:

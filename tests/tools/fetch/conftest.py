@@ -3,7 +3,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from fetching.server import Server, serving
+
+from .server import Server, serving
 
 
 @pytest.fixture

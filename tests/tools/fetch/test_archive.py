@@ -8,10 +8,11 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from fetching.archives import tar
 
 from nmtdeep.errors import DataError
 from nmtdeep.tools.fetch.archive import unpack
+
+from .archives import tar
 
 
 def archive(folder: Path, content: bytes, name: str = "a.tgz") -> Path:

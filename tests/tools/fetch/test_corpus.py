@@ -6,20 +6,19 @@ import gzip
 import shlex
 import subprocess
 from pathlib import Path
-from typing import get_args
 
 import pytest
-from fetching.archives import sgm, small, tar, xml
-from fetching.server import Server
 from sacrebleu.dataset import DATASETS
 from typer.testing import CliRunner, Result
 
-from nmtdeep.cli.corpora import Corpus
 from nmtdeep.cli.main import app
 from nmtdeep.errors import DataError, UserError
 from nmtdeep.tools.fetch.catalog import Source, load_catalog, split_member
 from nmtdeep.tools.fetch.corpus import Fetch
 from nmtdeep.tools.fetch.download import Retry
+
+from .archives import sgm, small, tar, xml
+from .server import Server
 
 CATALOG = load_catalog()
 QUICK = Retry(timeout=2, attempts=2, pause=0.001)
@@ -81,15 +80,6 @@ def test_the_command_takes_archives_from_a_folder_and_prints_its_counts(tmp_path
     assert done.exit_code == 0, done.output
     assert "train: 60 pairs\n  published: 29,000:" in done.stdout
     assert f"next:\n  nmtdeep preprocess multi30k-en-de --train {out}/train" in done.stdout
-
-
-def test_the_corpora_and_recipes_of_the_table_are_there() -> None:
-    assert set(get_args(Corpus)) == set(CATALOG.datasets)
-    for dataset in CATALOG.datasets.values():
-        for command in dataset.commands:
-            outputs = dataset.outputs.values()
-            held = {output.hold_out.name for output in outputs if output.hold_out}
-            assert {command.train, command.valid, *command.tests} <= set(dataset.outputs) | held
 
 
 def test_test_sets_are_those_of_sacrebleu() -> None:
@@ -215,11 +205,3 @@ def test_archives_in_a_folder_are_used_and_the_rest_is_downloaded(
     job(server, "multi30k-en-de", tmp_path / "out", files, folder=folder).run()
     assert server.requests == sorted(files)[:1]
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
-
-
-def test_names_licenses_and_addresses_are_shown_first(tmp_path: Path) -> None:
-    result = run("fetch", "wmt15-cs-en", "-o", str(tmp_path / "out"), "--dry-run")
-    assert result.exit_code == 0
-    assert "czeng10-data-plaintext-format.tar: CzEng 1.0, CC BY-NC-SA 3.0" in result.stdout
-    assert "https://statmt.org/wmt15/test.tgz" in result.stdout
-    assert not (tmp_path / "out").exists()

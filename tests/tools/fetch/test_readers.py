@@ -6,12 +6,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from fetching.archives import sgm, xml
 from sacrebleu.dataset.fake_sgml import FakeSGMLDataset
 
 from nmtdeep.errors import DataError
 from nmtdeep.tools.fetch.catalog import ParallelText
 from nmtdeep.tools.fetch.readers import LONGEST_LINE, read_pairs
+
+from .archives import sgm, xml
 
 LINES = [
     "A  B\tC", "5 &amp; 6 &lt;b&gt;", "<b>bold</b> text", "naïve “quote” ’s", "", "x </p> y",

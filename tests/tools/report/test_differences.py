@@ -37,8 +37,3 @@ def test_punctuation_and_letters_without_spaces_are_compared_apart() -> None:
 def test_the_pieces_are_the_translation(translation: str, reference: str) -> None:
     pieces = marked(translation, reference)
     assert "".join(piece.text for piece in pieces if piece.kind != "gap") == translation
-
-
-@given(TEXT)
-def test_nothing_is_marked_in_a_translation_equal_to_the_reference(text: str) -> None:
-    assert {piece.kind for piece in marked(text, text)} <= {"same"}

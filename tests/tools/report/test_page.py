@@ -6,9 +6,10 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from reporting.pages import ATTACK, CONTROLS, HEBREW, PERSIAN, nasty_page
 
 from nmtdeep.tools.report.page import html
+
+from .pages import ATTACK, CONTROLS, HEBREW, PERSIAN, nasty_page
 
 
 class Reader(HTMLParser):
@@ -59,14 +60,6 @@ def test_the_policy_allows_only_the_script_and_the_style_of_the_page(page: Reade
     assert policy.startswith("default-src 'none';")
     assert "unsafe" not in policy
     assert "http" not in policy
-
-
-def test_a_caption_of_several_lines_has_lines() -> None:
-    page = nasty_page()
-    caption = "run: update 9\nsentences 200"
-    page["pictures"] = [page["pictures"][0]._replace(signature=caption)]
-    lines = "<bdi>run: update 9</bdi><br><bdi>sentences 200</bdi>"
-    assert f'<figcaption class="signature">{lines}</figcaption>' in html(page)
 
 
 def test_right_to_left_text_and_joiners_stay_and_controls_are_escaped(source: str) -> None:

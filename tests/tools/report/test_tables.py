@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+from nmtdeep.analysis.records import Point, Records
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.scoring import Score
 from nmtdeep.scoring.stored import StoredScores
@@ -26,7 +28,7 @@ def history(name: str, **scores: tuple[float, float]) -> RunHistory:
             for split, (bleu, ter) in scores.items()
         },
     )
-    return RunHistory(name, Path(name), Recipe(), [], ["cpu"], 1, stored, [])
+    return RunHistory(name, Path(name), Recipe(), Records([], {}), ["cpu"], 1, stored, [])
 
 
 def test_each_set_and_metric_has_one_row_with_the_best_run_marked() -> None:
@@ -44,13 +46,6 @@ def test_each_set_and_metric_has_one_row_with_the_best_run_marked() -> None:
     assert list(table.notes) == ["BLEU: nrefs:1|tok:13a", "TER: nrefs:1|tok:tercom"]
 
 
-def test_a_score_measured_now_replaces_the_stored_one() -> None:
-    again = {"thin": [Score("bleu", 20.0, "nrefs:1|tok:13a")]}
-    table = tables.scores([history("thin", test=(31.0, 49.0))], "test", again)
-    assert [cell.text for cell in table.rows[0]] == ["test", "BLEU ↑", "20.00"]
-    assert not any(cell.is_best for row in table.rows for cell in row)  # of a single run
-
-
 def test_scores_of_different_signatures_are_not_compared() -> None:
     again = {"thin": [Score("bleu", 20.0, "nrefs:2|tok:13a")]}
     table = tables.scores([history("thin"), history("deep", test=(10.0, 49.0))], "test", again)
@@ -58,3 +53,12 @@ def test_scores_of_different_signatures_are_not_compared() -> None:
     assert table.notes[0] == "BLEU (thin, test): nrefs:2|tok:13a"
     assert table.notes[1] == "BLEU (deep, test): nrefs:1|tok:13a"
     assert [cell.text for cell in table.rows[1]] == ["test", "TER ↓", "-", "49.00"]
+
+
+def test_the_overview_has_the_best_bleu_and_its_signature() -> None:
+    points = [Point("deep", "valid_bleu", update, 1.0, 0.1, 20.0 - update) for update in (1, 2)]
+    run = history("deep")
+    run = replace(run, records=Records(points, dict.fromkeys(points, "tok:13a|beam:4")))
+    table = tables.overview([run])
+    assert (table.headings[-1], table.rows[0][-1].text) == ("best valid BLEU", "19.00")
+    assert list(table.notes) == ["BLEU (deep): tok:13a|beam:4"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from serving.stand_ins import Shouter
-
 from nmtdeep.errors import UserError
 from nmtdeep.tools.serve.batcher import Batcher
 from nmtdeep.tools.serve.limits import Limits
 from nmtdeep.tools.serve.metrics import Metrics
+
+from .stand_ins import Shouter
 
 
 def run(shouter: Shouter, *asked: list[str], max_queue: int = 100) -> list[Any]:
@@ -71,9 +71,3 @@ def test_an_error_reaches_its_own_caller_only_and_names_the_line() -> None:
     assert answers[0] == ["A"] * 6 and answers[3] == ["B"]
     assert isinstance(answers[1], UserError) and str(answers[1]) == "line 3 is refused"
     assert isinstance(answers[2], RuntimeError)
-
-
-def test_no_lines_are_answered_without_the_model() -> None:
-    shouter = Shouter()
-    assert run(shouter, [], max_queue=1) == [[]]
-    assert shouter.chunks == []

@@ -7,24 +7,26 @@ import re
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pages import ROOT
-from serving.stand_ins import Shouter, service
 
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import UserError
 from nmtdeep.tools.serve import application
 from nmtdeep.tools.serve.limits import Limits
-from nmtdeep.tools.serve.server import serve
+from nmtdeep.tools.serve.server import Address, serve
+
+from .stand_ins import Shouter, service
 
 
-def start(host: str = "127.0.0.1", port: int = 0, **more: Any) -> None:
-    where: dict[str, Any] = {"host": host, "port": port, **more}
-    serve([Path("no-run")], DecodingOptions(), Limits(), **where, announce=print)
+def start(host: str = "127.0.0.1", port: int = 0, allow_hosts: Sequence[str] = ()) -> None:
+    address = Address(host, port, allow_hosts)
+    serve([Path("no-run")], DecodingOptions(), Limits(), address, announce=print)
 
 
 def test_an_unavailable_address_is_an_error_before_a_model_is_read() -> None:
@@ -65,21 +67,16 @@ def test_hosts_are_checked_on_loopback_and_on_request(
     assert seen == [expected]
 
 
-@pytest.mark.parametrize(("words", "code"), [((), 0), (("--lines", "5", "6"), 1)])
-def test_the_load_generator_counts_answers(
-    tmp_path: Path, words: tuple[str, ...], code: int
-) -> None:
+def test_the_load_generator_counts_answers(tmp_path: Path) -> None:
     text = tmp_path / "text.en"
     text.write_text("".join(f"line {number}\n" for number in range(50)), encoding="utf-8")
     shouter = Shouter()
     with service(shouter, batch_lines=16, max_lines=4, max_queue=16) as port:
         done = subprocess.run(
             [sys.executable, ROOT / "scripts/load_service.py", "--url", f"http://127.0.0.1:{port}",
-             "--text", text, "--clients", "6", "--seconds", "0.5", "--lines", "1", "4", *words],
-            check=False, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
+             "--text", text, "--clients", "6", "--seconds", "0.5", "--lines", "1", "4"],
+            check=True, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
         )  # fmt: skip
-    assert done.returncode == code, done.stdout + done.stderr
-    requests, lines = re.match(r"([\d,]+) requests, ([\d,]+) lines", done.stdout).groups()
+    _, lines = re.match(r"([\d,]+) requests, ([\d,]+) lines", done.stdout).groups()
     assert int(lines.replace(",", "")) == sum(map(len, shouter.chunks))
-    assert ("\n0 requests lost" in done.stdout) == (code == 0)
-    assert (requests == "0") == (code == 1)
+    assert "\n0 requests lost" in done.stdout
