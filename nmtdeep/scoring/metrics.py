@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
@@ -13,6 +12,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER, TERScore
 
 from nmtdeep.config.other_toolkits import instead
+from nmtdeep.config.spelling import similar
 from nmtdeep.config.training import Tokenization, Validation
 from nmtdeep.errors import UserError, printable
 from nmtdeep.scoring.texts import check_counts
@@ -163,7 +163,7 @@ def metric_named(name: str) -> Metric:
     cure = instead("metric", name)
     if " " in cure:
         raise UserError(f"unknown metric {name!r}", hint=cure)
-    near = [cure] if cure else difflib.get_close_matches(name.lower(), METRICS, n=1, cutoff=0.5)
+    near = [cure] if cure else similar(name.lower(), METRICS, cutoff=0.5)
     guess = f" (did you mean {near[0]}?)" if near else ""
     raise UserError(f"unknown metric {name!r}{guess}", hint=f"choose from {', '.join(METRICS)}")
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmtdeep.config.load import from_mapping, load_recipe, read_config
-from nmtdeep.config.render import differences, dump, shown
+from nmtdeep.config.render import differences, display, dump
 from nmtdeep.config.section import Section
 from nmtdeep.config.source import parse
 from nmtdeep.errors import UserError
@@ -70,10 +70,10 @@ def test_a_recipe_is_shown_with_every_value(name: str) -> None:
         *("model.encoder.width", "model.decoder.initializer", "training.mixture"),
         *("training.start_from", "training.record_gradients", "training.validation.comet"),
     ]
-    for text in (shown(recipe), shown(recipe, "/".join)):  # type: ignore[arg-type]
+    for text in (display(recipe), display(recipe, "/".join)):  # type: ignore[arg-type]
         found = set(parse(text, name).origins)
         assert {tuple(key.split(".")) for key in (*hidden, *keys(recipe))} <= found
-    assert from_mapping(parse(shown(recipe), name).values) == recipe
+    assert from_mapping(parse(display(recipe), name).values) == recipe
     # Files keep their format: a value that is absent has no line.
     stored = {".".join(map(str, path)) for path in parse(dump(recipe), name).origins}
     assert not stored & set(hidden)

@@ -14,9 +14,9 @@ from fetching.server import Server
 from sacrebleu.dataset import DATASETS
 from typer.testing import CliRunner, Result
 
-from nmtdeep.cli.corpora import Corpus
 from nmtdeep.cli.main import app
 from nmtdeep.errors import DataError, UserError
+from nmtdeep.tools.fetch import Corpus
 from nmtdeep.tools.fetch.catalog import Source, load_catalog, split_member
 from nmtdeep.tools.fetch.corpus import Fetch
 from nmtdeep.tools.fetch.download import Retry
