@@ -116,3 +116,7 @@ def test_loggers_of_earlier_versions_are_left_out_of_stored_recipes(folder: Path
     assert read_config(Path("config.yaml")).training.log_to == ("tensorboard",)
     with pytest.raises(UserError, match="must be tensorboard or wandb, not"):
         load_recipe("config.yaml")
+    Path("SHA256SUMS").touch()  # as a run has it, which goes on with its own recipe
+    stored = load_recipe("config.yaml")
+    assert stored.training.log_to == ("tensorboard",)
+    assert stored.text.tokenizer.model_dump()["rules"] == "original"
