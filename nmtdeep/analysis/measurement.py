@@ -15,13 +15,13 @@ from pydantic import BaseModel
 from rich.table import Table
 
 from nmtdeep import __version__, tables
-from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import UserError
 from nmtdeep.files import replace_file
 
 if TYPE_CHECKING:
     from nmtdeep.analysis.pictures import Figure
     from nmtdeep.checkpoint import Loaded
+    from nmtdeep.data.corpus import DataDirectory
 
 T = TypeVar("T")
 
