@@ -46,11 +46,13 @@ start()
 
 @pytest.mark.parametrize(
     ("module", "signal", "code"),
-    [("typer", "SIGINT", 130), ("pydantic", "SIGTERM", 143), ("nmtdeep.cli.train", "SIGINT", 130)],
+    [("typer", "SIGINT", 130), ("pydantic", "SIGTERM", 143), ("nmtdeep.cli.recipes", "SIGINT", 130)],
 )
 def test_a_signal_while_modules_are_imported(module: str, signal: str, code: int) -> None:
     done = run(sys.executable, "-c", INTERRUPTED_IMPORT.format(module=module, signal=signal))
-    assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
+    assert (done.returncode, done.stdout) == (code, "")
+    # The signal is sent again after an import that may drop it, when the command may have begun.
+    assert done.stderr in ("", "nmtdeep recipes list: interrupted by Ctrl-C\n")
 
 
 SWALLOWED = """
