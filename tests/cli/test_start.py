@@ -46,7 +46,11 @@ start()
 
 @pytest.mark.parametrize(
     ("module", "signal", "code"),
-    [("typer", "SIGINT", 130), ("pydantic", "SIGTERM", 143), ("nmtdeep.cli.recipes", "SIGINT", 130)],
+    [
+        ("typer", "SIGINT", 130),
+        ("pydantic", "SIGTERM", 143),
+        ("nmtdeep.cli.recipes", "SIGINT", 130),
+    ],
 )
 def test_a_signal_while_modules_are_imported(module: str, signal: str, code: int) -> None:
     done = run(sys.executable, "-c", INTERRUPTED_IMPORT.format(module=module, signal=signal))
