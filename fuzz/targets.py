@@ -27,7 +27,7 @@ from text_targets import (
 )  # fmt: skip
 
 from nmtdeep.config.load import resolve
-from nmtdeep.config.render import dump, shown
+from nmtdeep.config.render import display, dump
 from nmtdeep.config.text import SentencePiece
 from nmtdeep.data.corpus import (
     DataDirectory,
@@ -77,7 +77,7 @@ def _resolve(path: Path, changes: list[str]) -> None:
     if values in _SEEN:  # the way back takes 100 times as long as a refusal
         return
     _SEEN.add(values)
-    hold(bool(shown(recipe, resolved.origin)), "origins can be shown")
+    hold(bool(display(recipe, resolved.origin)), "origins can be shown")
     written = dump(recipe)
     back = resolve(str(file("dumped.yaml", written.encode()))).recipe
     hold(back == recipe, "a recipe written out loads back equal")

@@ -48,6 +48,7 @@ HINT = "use another checkpoint of the run, or delete this one to resume from an 
 # Bytes of names and shapes at the start of a safetensors file: those of 2,500 layers and moments.
 # Reading them takes 22 times as much memory.
 LARGEST_HEADER = 1 << 24
+RECORDS = "train.jsonl"  # of a run
 LAST, BEST, AVERAGE = "checkpoint_last", "checkpoint_best", "checkpoint_average"
 
 

@@ -41,9 +41,10 @@ def commands_in_lines(page: Path) -> Iterator[Command]:
 
 def find(words: tuple[str, ...]) -> tuple[Any, list[str]]:
     """The command object that the first words name, and the words behind them."""
-    command, rest = typer.main.get_command(app), list(words)
-    while rest and hasattr(command, "commands") and rest[0] in command.commands:
-        command = command.commands[rest.pop(0)]
+    command: Any = typer.main.get_command(app)
+    rest = list(words)
+    while rest and hasattr(command, "commands") and rest[0] in command.list_commands(None):
+        command = command.get_command(None, rest.pop(0))
     return command, rest
 
 

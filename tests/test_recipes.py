@@ -160,8 +160,12 @@ def _has_the_norm_and_size_of_its_name(name: str) -> None:
         assert encoder == decoder == (big if "big" in words else base), name
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_names_correspond_to_values(name: str) -> None:
+def test_names_correspond_to_values() -> None:
+    for name in PUBLISHED:
+        _has_the_values_of_its_name(name)
+
+
+def _has_the_values_of_its_name(name: str) -> None:
     recipe = loaded(name)
     model, training = recipe.model, recipe.training
     row = name.rpartition("/")[2]
@@ -262,14 +266,12 @@ def test_list_prints_names_and_descriptions() -> None:
     assert lines == [list(entry) for entry in DESCRIPTIONS.items()]
 
 
-@pytest.mark.parametrize("name", NAMES[::8])
 @pytest.mark.parametrize("flags", [(), ("--plain",)], ids=["origins", "plain"])
-def test_show_prints_a_recipe_that_loads_back_equal(
-    name: str, flags: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_show_prints_a_recipe_that_loads_back_equal(flags: tuple[str, ...], tmp_path: Path) -> None:
     shown = tmp_path / "shown.yaml"
-    shown.write_text(invoke("show", name, "training.seed=11", *flags), encoding="utf-8")
-    assert load_recipe(str(shown)) == load_recipe(name, ["training.seed=11"])
+    for name in NAMES[::24]:
+        shown.write_text(invoke("show", name, "training.seed=11", *flags), encoding="utf-8")
+        assert load_recipe(str(shown)) == load_recipe(name, ["training.seed=11"])
 
 
 def test_show_prints_the_origin_of_each_value() -> None:
@@ -282,8 +284,15 @@ def test_show_prints_the_origin_of_each_value() -> None:
     assert comments["lenpen"] == resolved.origin(("decoding", "lenpen"))
     assert _line(comments["lenpen"]).startswith("decoding: {beam: 4, lenpen: 0.6")
     assert _line(resolved.origin(("model", "encoder", "depth"))) == "  encoder: {depth: 20}"
-    values = [line for line in text.splitlines() if not line.endswith(":")]
-    assert all("  # " in line for line in values)
+    head, values = text.splitlines()[:3], text.splitlines()[3:]
+    assert all("  # " in line for line in values if not line.endswith(":"))
+    assert head[0].startswith("# Wang et al. 2019")
+    assert head[1] == (
+        "# Table 1, pre-norm deep Transformer, 20 layers: "
+        "newstest2014 bleu-compound 28.9, 106M parameters"
+    )
+    command = f"nmtdeep train {name} training.schedule.lr=1e-3 --data DATA --out RUN"
+    assert head[2] == f"# train it with: {command}"
     assert "#" not in invoke("show", name, "--plain")
 
 

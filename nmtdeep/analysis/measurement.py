@@ -6,22 +6,22 @@ import csv
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_type_hints
 
-import torch
 from pydantic import BaseModel
 from rich.table import Table
 
 from nmtdeep import __version__, tables
-from nmtdeep.checkpoint import Loaded
-from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import UserError
 from nmtdeep.files import replace_file
 
 if TYPE_CHECKING:
     from nmtdeep.analysis.pictures import Figure
+    from nmtdeep.checkpoint import Loaded
+    from nmtdeep.data.corpus import DataDirectory
 
 T = TypeVar("T")
 
@@ -160,7 +160,7 @@ def typed(section: BaseModel) -> str:
 
 def versions() -> dict[str, str]:
     """The programs that computed the rows."""
-    return {"nmtdeep": __version__, "torch": torch.__version__}
+    return {"nmtdeep": __version__, "torch": version("torch")}
 
 
 def origin(loaded: Loaded) -> dict[str, Any]:

@@ -14,8 +14,8 @@ import numpy as np
 
 from nmtdeep import files
 from nmtdeep.analysis.measurement import Column, Measurement, grouped
+from nmtdeep.checkpoint import RECORDS
 from nmtdeep.errors import CheckpointError, UserError
-from nmtdeep.training.run_directory import RECORDS
 
 Over = Literal["updates", "tokens", "hours"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -12,11 +12,15 @@ import typer
 from typer import Argument, Option
 
 from nmtdeep.cli import options
+from nmtdeep.cli.command import bundle
 from nmtdeep.cli.outputs import WrittenTo
 from nmtdeep.config.decoding import decoding_options
 from nmtdeep.config.text import Form
 from nmtdeep.errors import UserError
 
+SUBJECT = Argument(metavar="RECIPE|RUN", autocompletion=options.complete_recipe)
+SUBJECTS = Argument(metavar="RECIPE|KEY=VALUE|RUN", autocompletion=options.complete_subject)
+RECIPES = Argument(metavar="RECIPE|KEY=VALUE", autocompletion=options.complete_subject)
 Tokens = Annotated[int, Option(min=1, help="Approximate number of target tokens to measure on.")]
 
 
@@ -27,11 +31,11 @@ def open_data(*, data: options.Data, verify: options.Verify = True) -> Any:
     return DataDirectory.open(data, verify=verify)
 
 
-Corpora = Annotated[Any, options.bundle(open_data)]
+Corpora = Annotated[Any, bundle(open_data)]
 
 
 def initialization(
-    subject: Annotated[str, options.recipe_argument("RECIPE|RUN")],
+    subject: Annotated[str, SUBJECT],
     overrides: options.Overrides = None,
     *,
     outputs: WrittenTo,
@@ -54,15 +58,15 @@ def initialization(
     from nmtdeep.checkpoint import load
     from nmtdeep.config.load import load_recipe
 
-    changes, is_run = overrides or [], Path(subject).is_dir()
+    is_run = Path(subject).is_dir()
     if is_run:
-        _refuse(subject, [*changes, *["--after"] * bool(after)])
-    model = load(Path(subject)) if is_run else load_recipe(subject, changes)
+        _refuse(subject, overrides or [], "--after" if after else None)
+    model = load(Path(subject)) if is_run else load_recipe(subject, overrides or [])
     outputs.write(measure(subject, model, Sample(corpora, tokens, device), updates=after))
 
 
 def gradients(
-    subjects: Annotated[list[str], options.recipe_argument("RECIPE|KEY=VALUE|RUN")],
+    subjects: Annotated[list[str], SUBJECTS],
     *,
     outputs: WrittenTo,
     corpora: Corpora,
@@ -89,7 +93,7 @@ def gradients(
     models: list[tuple[str, Any]] = [(name, Path(name)) for name in names if Path(name).is_dir()]
     if models:
         others = [name for name in names if not Path(name).is_dir()]
-        _refuse(models[0][0], [*others, *changes, *["--depths"] * bool(depths)])
+        _refuse(models[0][0], [*others, *changes], "--depths" if depths else None)
     else:
         for name, depth in product(names, (depths or "6,12,18,20").split(",")):
             both = [f"model.encoder.depth={depth}", f"model.decoder.depth={depth}"]
@@ -99,7 +103,7 @@ def gradients(
 
 
 def learning_rate(
-    subject: Annotated[str, options.recipe_argument("RECIPE|RUN")],
+    subject: Annotated[str, SUBJECT],
     overrides: options.Overrides = None,
     *,
     outputs: WrittenTo,
@@ -125,7 +129,7 @@ def learning_rate(
 
 
 def schedule(
-    subjects: Annotated[list[str], options.recipe_argument("RECIPE|KEY=VALUE")],
+    subjects: Annotated[list[str], RECIPES],
     *,
     outputs: WrittenTo,
     updates_per_epoch: options.OptionalWhole = None,
@@ -250,18 +254,6 @@ def lengths(
     outputs.write(measure(*texts, translations, metric))
 
 
-COMMANDS: dict[Callable[..., Any], str] = {
-    learning_rate: "nmtdeep analyze learning-rate demo --data data --plot lr.svg",
-    schedule: "nmtdeep analyze schedule deep-small training.schedule.lr=0.002",
-    initialization: "nmtdeep analyze initialization demo --data data",
-    gradients: "nmtdeep analyze gradients demo --data data --depths 6,12",
-    combination: "nmtdeep analyze combination run --plot weights.svg",
-    similarity: "nmtdeep analyze similarity run other-run --data data",
-    attention: 'nmtdeep analyze attention run --source "Two men play the guitar."',
-    lengths: "nmtdeep analyze lengths run --source test.en --reference test.de",
-}
-
-
 def _names_and_changes(subjects: Sequence[str]) -> tuple[list[str], list[str]]:
     """Recipes or runs, and values to change in them."""
     names = [word for word in subjects if "=" not in word or Path(word).is_dir()]
@@ -270,8 +262,9 @@ def _names_and_changes(subjects: Sequence[str]) -> tuple[list[str], list[str]]:
     return names, [word for word in subjects if word not in names]
 
 
-def _refuse(run: str, words: Sequence[str]) -> None:
+def _refuse(run: str, words: Sequence[str], option: str | None) -> None:
     """A trained model is measured as it is."""
-    if words:
-        what = f"a trained model cannot be combined with {', '.join(words)}"
+    given = [*words, option] if option else words
+    if given:
+        what = f"a trained model cannot be combined with {', '.join(given)}"
         raise UserError(what, where=run, hint="leave it out, or pass recipes only")

@@ -1,27 +1,47 @@
-"""Parsing of options and errors of the command line, for every command."""
+"""A function as a command: its parameters are arguments and options, its docstring is the help.
+
+The parameters before the `*` are arguments. Their help is in the docstring, under `Args:`.
+"""
 
 from __future__ import annotations
 
+import ast
 import inspect
+import re
 import signal
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from copy import copy
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from inspect import Parameter
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import typer
-from pydantic import ValidationError
-from typer.core import TyperCommand, TyperGroup
+from typer import Argument, Option
+from typer.core import TyperCommand
+from typer.models import OptionInfo
 
-from nmtdeep.cli.options import documented, option, parameters_of
+from nmtdeep.cli.errors import long_name
 from nmtdeep.cli.start import drop_messages
-from nmtdeep.config.other_toolkits import instead
-from nmtdeep.config.values import did_you_mean, listed, value_problem
 from nmtdeep.errors import UserError
 
-Function = Callable[..., Any]
-VERBOSE_OPTION = typer.Option("-v", "--verbose")
-VERBOSE = option("verbose", bool, VERBOSE_OPTION, "Print a traceback with an error.", default=False)
+# The name of a value in the help, by its type; a name from a list is NAME.
+VALUES: dict[Any, str] = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH", bool: ""}
+
+
+class Bundle(NamedTuple):
+    """Options that a command's function receives as one argument.
+
+    Attributes:
+        options: parameters, one for each option.
+        collect: makes the argument of the options' values, which are keyword arguments.
+    """
+
+    options: Sequence[Parameter]
+    collect: Callable[..., Any]
 
 
 class Command(TyperCommand):
@@ -36,7 +56,7 @@ class Command(TyperCommand):
         given = self.make_parser(ctx).parse_args(args=list(args))[2]
         for parameter in given:
             if given.count(parameter) > 1 and not (parameter.multiple or ctx.resilient_parsing):
-                raise UserError("is given twice", where=_name(parameter), hint="pass it once")
+                raise UserError("is given twice", where=long_name(parameter), hint="pass it once")
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -47,37 +67,25 @@ class Command(TyperCommand):
         super().format_options(ctx, formatter)
 
 
-class Group(TyperGroup):
-    """Commands under one name."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """As typer, which knows no command of another toolkit.
-
-        Raises:
-            UserError: if there is no command of this name.
-        """
-        if not ctx.resilient_parsing and args[0] not in self.commands:
-            use, close = instead("command", args[0]), did_you_mean(args[0], list(self.commands))
-            hint = f"use {use}" if use else close or f"see `{ctx.command_path} --help`"
-            raise UserError(f"no such command: {args[0]}", hint=hint)
-        return super().resolve_command(ctx, args)
-
-
-def add_command(app: typer.Typer, function: Function, example: str) -> None:
-    """Make a function a command of `app`, with the option --verbose.
+def make_command(module: str, name: str, example: str) -> Any:
+    """The command that a function of a module is, with the option --verbose.
 
     Args:
         example: a command line that works.
     """
-    text = documented(function)[0]
+    loaded = import_module(module)
+    function = getattr(loaded, name, None) or getattr(loaded, f"{name}_")
     parameters, bundles = parameters_of(function)
+    verbose_option = Option("-v", "--verbose")
+    text = "Print a traceback with an error."
+    shared = option("verbose", bool, verbose_option, text, default=False)
 
     def command(ctx: typer.Context, *, verbose: bool, **values: Any) -> None:
-        if not _prints_result(function.__name__, values):
+        if not _prints_result(name, values):
             drop_messages()
         try:
-            for name, (options, collect) in bundles.items():
-                values[name] = collect(**{each.name: values.pop(each.name) for each in options})
+            for key, (options, collect) in bundles.items():
+                values[key] = collect(**{each.name: values.pop(each.name) for each in options})
             function(**values)
         except KeyboardInterrupt:
             if not values.get("quiet"):
@@ -89,16 +97,17 @@ def add_command(app: typer.Typer, function: Function, example: str) -> None:
             raise
 
     context = Parameter("ctx", Parameter.POSITIONAL_ONLY, annotation=typer.Context)
-    command.__signature__ = inspect.Signature([context, *parameters, VERBOSE])  # type: ignore[attr-defined]
+    command.__signature__ = inspect.Signature([context, *parameters, shared])  # type: ignore[attr-defined]
     command.__annotations__ = {}
+    app = typer.Typer(rich_markup_mode=None, add_completion=False)
     app.command(
-        function.__name__.strip("_").replace("_", "-"),
+        name.replace("_", "-"),
         cls=Command,
-        help=text,
-        short_help=text.partition("\n\n")[0],
+        help="\n\n".join(paragraphs(docstrings(module)[name])),
         epilog=f"Example:\n{example}",
         no_args_is_help=any(each.default is Parameter.empty for each in parameters),
     )(command)
+    return typer.main.get_command(app)
 
 
 def _prints_result(command: str, values: dict[str, Any]) -> bool:
@@ -109,38 +118,76 @@ def _prints_result(command: str, values: dict[str, Any]) -> bool:
     return command not in ("plot", "average_checkpoints") and places <= {"-", "/dev/stdout"}
 
 
-def usage_error(error: typer.TyperException) -> UserError:
-    """An error of typer as one line with a hint.
+@cache
+def docstrings(module: str) -> dict[str, str]:
+    """The docstrings of the functions and classes of a module, which is not imported for them."""
+    spec = find_spec(module)
+    assert spec and spec.origin
+    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+    documented = (node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef))
+    return {node.name.rstrip("_"): ast.get_docstring(node) or "" for node in documented}
 
-    typer exports only the base class of its errors, so the kind is recognized by its attributes.
+
+def paragraphs(docstring: str) -> list[str]:
+    """The paragraphs before the section of arguments, a line each."""
+    text = docstring.partition("\n\nArgs:\n")[0]
+    return [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
+
+
+def bundle(collect: Callable[..., Any]) -> Bundle:
+    """The parameters of a function or dataclass as options, and its result as the argument."""
+    return Bundle(parameters_of(collect)[0], collect)
+
+
+def parameters_of(function: Callable[..., Any]) -> tuple[list[Parameter], dict[str, Bundle]]:
+    """The parameters of a command for typer, and the bundles of options among its arguments."""
+    parameters: list[Parameter] = []
+    bundles = {}
+    docstring = docstrings(function.__module__)[function.__name__.rstrip("_")]
+    _, _, arguments = docstring.partition("\n\nArgs:\n")
+    texts = dict(re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", arguments, re.MULTILINE))
+    annotations = get_type_hints(function, include_extras=True)
+    for name, parameter in inspect.signature(function).parameters.items():
+        kind, info = annotations[name], None
+        if get_origin(kind) is Annotated:
+            kind, info = get_args(kind)
+        if isinstance(info, Bundle):
+            bundles[name] = info
+            parameters += info.options
+            continue
+        if info is None:
+            is_option = parameter.kind is Parameter.KEYWORD_ONLY
+            info = Option() if is_option else Argument(metavar=name.upper())
+        text = info.help or " ".join(texts[name].split())
+        parameters.append(option(name, kind, info, text, parameter.default))
+    return parameters, bundles
+
+
+def option(name: str, kind: Any, info: Any, text: str, default: Any = None) -> Parameter:
+    """A parameter for typer, of an option or argument.
+
+    A switch that is off by default has no `--no-...`.
+
+    Args:
+        kind: type of its value.
+        info: `Option(...)` or `Argument(...)`.
+        text: its help.
     """
-    ctx: Any = getattr(error, "ctx", None)
-    parameter: Any = getattr(error, "param", None)
-    if isinstance(error.__cause__, ValidationError):
-        first: dict[str, Any] = {**error.__cause__.errors(include_url=False)[0]}
-        if choices := parameter.type_descriptor.choices:
-            first |= {"type": "literal_error", "ctx": {"expected": listed(choices)}}
-        problem = value_problem(first)
-        return UserError(problem.what, where=_name(parameter), hint=problem.hint)
-    hint = f"see `{ctx.command_path} --help`" if ctx else ""
-    name = getattr(error, "option_name", "")
-    if hasattr(error, "possibilities"):
-        return UserError(f"no such option: {name}", hint=_cure(name, ctx) or hint)
-    return UserError(error.format_message().rstrip("."), hint=hint)
+    info, inner, is_list = copy(info), kind, False
+    while get_origin(inner) not in (None, Literal):  # X | None, list[X]
+        is_list = is_list or get_origin(inner) is list
+        inner = get_args(inner)[0]
+    if get_origin(inner) is Literal:
+        text += f" One of: {', '.join(get_args(inner))}."
+    if is_list and isinstance(info, OptionInfo):
+        text += " Can be repeated."
+    if kind is bool and default is False and info.default is ...:
+        info.default = flag(name)
+    info.help, info.metavar = text, info.metavar or VALUES.get(inner, "NAME")
+    annotation, keyword = Annotated[kind, info], Parameter.KEYWORD_ONLY
+    return Parameter(name, keyword, default=default, annotation=annotation)
 
 
-def _cure(name: str, ctx: Any) -> str:
-    """What to write instead of an option that does not exist; empty if nothing is similar."""
-    if use := instead(" ".join(ctx.command_path.split()[1:2]), name):
-        return use if use[:1] != "-" else f"write {use}"
-    parameters = ctx.command.params
-    key = name.strip("-") if "." in name else instead("key", name)
-    if key and {"overrides", "subjects"} & {each.name for each in parameters}:
-        full = key if "." in key else f"model.encoder.{key}"
-        return key if " " in key else f"write {full}=VALUE, without dashes"
-    return did_you_mean(name, [option for each in parameters for option in each.opts])
-
-
-def _name(parameter: Any) -> str:
-    """The first long name of an option, such as `--beam`; `RUN` for an argument."""
-    return str(next((name for name in parameter.opts if name[:2] == "--"), parameter.metavar))
+def flag(name: str) -> str:
+    """`--max-tokens` for `max_tokens`."""
+    return f"--{name.replace('_', '-')}"

@@ -1,33 +1,20 @@
-"""Options of commands, of which those that several commands share are declared here once.
-
-A command's arguments and options are the parameters of its function: those before the `*` are
-arguments. Their help is in the function's docstring, under `Args:`.
-"""
+"""Options that several commands share, and options that are the fields of a model."""
 
 from __future__ import annotations
 
-import ast
-import inspect
 import os
-import re
-import sys
-from collections.abc import Callable, Sequence
-from copy import copy
 from inspect import Parameter
 from pathlib import Path
-from textwrap import dedent
-from typing import Annotated, Any, Literal, NamedTuple, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from typer import Argument, Exit, Option
-from typer.models import OptionInfo
 
+from nmtdeep.cli.command import Bundle, bundle, flag, option
 from nmtdeep.config.decoding import Decoding, DecodingOptions, decoding_options
 from nmtdeep.errors import UserError
 
-# The name of a value in the help, by its type; a name from a list is NAME.
-VALUES: dict[Any, str] = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH", bool: ""}
 RANKS = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")  # variables of torchrun
 # Spellings of other toolkits.
 ALIASES = {
@@ -35,87 +22,6 @@ ALIASES = {
     "lenpen": ("--length-penalty", "--alpha"),
     "n_best": ("--nbest",),
 }
-
-
-class Bundle(NamedTuple):
-    """Options that a command's function receives as one argument.
-
-    Attributes:
-        options: parameters, one for each option.
-        collect: makes the argument of the options' values, which are keyword arguments.
-    """
-
-    options: Sequence[Parameter]
-    collect: Callable[..., Any]
-
-
-def bundle(collect: Callable[..., Any]) -> Bundle:
-    """The parameters of a function or dataclass as options, and its result as the argument."""
-    return Bundle(parameters_of(collect)[0], collect)
-
-
-def flag(name: str) -> str:
-    """`--max-tokens` for `max_tokens`."""
-    return f"--{name.replace('_', '-')}"
-
-
-def documented(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """The paragraphs of a docstring before its section of arguments, and the texts of that."""
-    docstring = inspect.getdoc(function) or ""
-    if sys.flags.optimize > 1:  # Python has dropped the docstrings
-        (source,) = ast.parse(dedent(inspect.getsource(function))).body
-        docstring = ast.get_docstring(cast(ast.FunctionDef, source)) or ""
-    text, _, arguments = docstring.partition("\n\nArgs:\n")
-    entries = re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", arguments, re.MULTILINE)
-    paragraphs = (" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
-    return "\n\n".join(paragraphs), {name: " ".join(entry.split()) for name, entry in entries}
-
-
-def parameters_of(function: Callable[..., Any]) -> tuple[list[Parameter], dict[str, Bundle]]:
-    """The parameters of a command for typer, and the bundles of options among its arguments."""
-    parameters: list[Parameter] = []
-    bundles = {}
-    texts = documented(function)[1]
-    annotations = get_type_hints(function, include_extras=True)
-    for name, parameter in inspect.signature(function).parameters.items():
-        kind, info = annotations[name], None
-        if get_origin(kind) is Annotated:
-            kind, info = get_args(kind)
-        if isinstance(info, Bundle):
-            bundles[name] = info
-            parameters += info.options
-            continue
-        if info is None:
-            is_option = parameter.kind is Parameter.KEYWORD_ONLY
-            info = Option() if is_option else Argument(metavar=name.upper())
-        text = info.help or texts[name]
-        parameters.append(option(name, kind, info, text, parameter.default))
-    return parameters, bundles
-
-
-def option(name: str, kind: Any, info: Any, text: str, default: Any = None) -> Parameter:
-    """A parameter for typer, of an option or argument.
-
-    A switch that is off by default has no `--no-...`.
-
-    Args:
-        kind: type of its value.
-        info: `Option(...)` or `Argument(...)`.
-        text: its help.
-    """
-    info, inner, is_list = copy(info), kind, False
-    while get_origin(inner) not in (None, Literal):  # X | None, list[X]
-        is_list = is_list or get_origin(inner) is list
-        inner = get_args(inner)[0]
-    if get_origin(inner) is Literal:
-        text += f" One of: {', '.join(get_args(inner))}."
-    if is_list and isinstance(info, OptionInfo):
-        text += " Can be repeated."
-    if kind is bool and default is False and info.default is ...:
-        info.default = flag(name)
-    info.help, info.metavar = text, info.metavar or VALUES.get(inner, "NAME")
-    annotation, keyword = Annotated[kind, info], Parameter.KEYWORD_ONLY
-    return Parameter(name, keyword, default=default, annotation=annotation)
 
 
 def sentence(field: FieldInfo) -> str:
@@ -193,16 +99,23 @@ def complete_recipe(incomplete: str) -> list[str]:
     return [name for name in [*recipe_files(), *files] if name.startswith(incomplete)]
 
 
+def complete_key(incomplete: str) -> list[str]:
+    """Keys of recipes that begin so, each with the sign behind which its value comes."""
+    from nmtdeep.config.problems import keys
+
+    return [f"{key}=" for key in map(".".join, keys()) if key.startswith(incomplete)]
+
+
+def complete_subject(incomplete: str) -> list[str]:
+    """Recipes and keys whose names begin so."""
+    return [*complete_recipe(incomplete), *complete_key(incomplete)]
+
+
 def complete_metric(incomplete: str) -> list[str]:
     """Metrics of `nmtdeep score` whose names begin so."""
     from nmtdeep.scoring import METRICS
 
     return [name for name in METRICS if name.startswith(incomplete)]
-
-
-def recipe_argument(metavar: str, text: str | None = None) -> Any:
-    """An argument that is completed to names of recipes."""
-    return Argument(metavar=metavar, help=text, autocompletion=complete_recipe)
 
 
 Whole = Annotated[int, Option(min=1)]
@@ -244,10 +157,11 @@ COMET_MODEL = Option(metavar="NAME|PATH")
 Run = Annotated[Path, Argument(metavar="RUN", help="Run directory or checkpoint.")]
 Runs = Annotated[list[Path], Argument(metavar="RUN", help="Run directories or checkpoints.")]
 RECIPE_HELP = "A recipe's name (nmtdeep recipes list) or file."
-Recipe = Annotated[str, recipe_argument("RECIPE", RECIPE_HELP)]
-Overrides = Annotated[
-    list[str] | None, Argument(metavar="KEY=VALUE", help="Recipe values to change.")
-]
+RECIPE = Argument(metavar="RECIPE", help=RECIPE_HELP, autocompletion=complete_recipe)
+KEY_HELP = "Recipe values to change."
+KEY = Argument(metavar="KEY=VALUE", help=KEY_HELP, autocompletion=complete_key)
+Recipe = Annotated[str, RECIPE]
+Overrides = Annotated[list[str] | None, KEY]
 Data = Annotated[Path, Option(help="Directory that `nmtdeep preprocess` wrote.")]
 OUT = Option("-o", "--out", "--output")
 Corpora = Annotated[list[str], Option(metavar="[NAME=]PREFIX")]

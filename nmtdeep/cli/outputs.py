@@ -14,7 +14,7 @@ import typer
 from typer import Option
 
 from nmtdeep import analysis
-from nmtdeep.cli.options import bundle
+from nmtdeep.cli.command import bundle
 from nmtdeep.errors import UserError
 
 if TYPE_CHECKING:

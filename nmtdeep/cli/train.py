@@ -1,26 +1,24 @@
-"""`nmtdeep train`, and the commands that make a run or a checkpoint from others."""
+"""`nmtdeep train`."""
 
 from __future__ import annotations
 
 import os
 from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
 
 from nmtdeep.cli import options
+from nmtdeep.cli.command import Bundle, option
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.config.stages import Growth, StartFrom
+from nmtdeep.config.stages import StartFrom
 from nmtdeep.config.training import Training
-from nmtdeep.config.values import validated
 from nmtdeep.config.variant import variants
 from nmtdeep.errors import UserError
-from nmtdeep.files import check_place
-from nmtdeep.units import counted
 
-# Keys of the section `training` that have a flag of the same name.
+# Keys of the section `training` that have a flag, whose name is the last word.
 KEYS = (
     "max_updates",
     "max_epochs",
@@ -35,39 +33,43 @@ KEYS = (
     "precision",
     "log_every",
 )
-FLAGS = {key.rpartition(".")[2]: key for key in KEYS}
 VALUE = Option(metavar="VALUE")
-
-
-def _flag(name: str, key: str) -> Parameter:
-    """The option for a key; the first variant of a section has all fields with a flag."""
-    section: Any = Training
-    for part in key.split(".")[:-1]:
-        section = variants(section.model_fields[part].annotation)[0]
-    return options.option(name, str | None, VALUE, options.sentence(section.model_fields[name]))
-
-
-def _overrides(*, minutes: str | None, **given: str | None) -> list[str]:
-    if minutes is not None and given["max_updates"] is not None:
-        hint = "pass training.max_minutes to end such a training by the clock"
-        raise UserError("excludes --max-updates", where="--minutes", hint=hint)
-    fitted = [] if minutes is None else [f"training.max_minutes={minutes}", AUTO]
-    changes = ((FLAGS[name], value) for name, value in given.items() if value is not None)
-    return [*fitted, *(f"training.{key}={value}" for key, value in changes)]
-
-
 FOR_MINUTES = (
     "Train as many updates as fit into this time; their number is fixed after 50, from their speed."
 )
-MINUTES = options.option("minutes", str | None, VALUE, FOR_MINUTES)
-AUTO = "training.max_updates=auto"
+
+
+def _flag(key: str) -> Parameter:
+    """The option for a key; the first variant of a section has all fields with a flag."""
+    *above, name = key.split(".")
+    section: Any = Training
+    for part in above:
+        section = variants(section.model_fields[part].annotation)[0]
+    return option(name, str | None, VALUE, options.sentence(section.model_fields[name]))
+
+
+def _overrides(*, minutes: str | None, **given: str | None) -> list[str]:
+    changes = []
+    if minutes is not None:
+        if given["max_updates"] is not None:
+            hint = "pass training.max_minutes to end such a training by the clock"
+            raise UserError("excludes --max-updates", where="--minutes", hint=hint)
+        changes = [f"training.max_minutes={minutes}", "training.max_updates=auto"]
+    for key in KEYS:
+        value = given[key.rpartition(".")[2]]
+        if value is not None:
+            changes.append(f"training.{key}={value}")
+    return changes
+
+
+FLAGS = [option("minutes", str | None, VALUE, FOR_MINUTES), *map(_flag, KEYS)]
+Changes = Annotated[list[str], Bundle(FLAGS, _overrides)]
+WORDS = Argument(metavar="RECIPE", autocompletion=options.complete_subject)
 COMPILE = Option("--compile/--no-compile")
-RECIPE_VALUES = [MINUTES, *(_flag(*item) for item in FLAGS.items())]
-Changes = Annotated[list[str], options.Bundle(RECIPE_VALUES, _overrides)]
 
 
 def train(
-    recipe: Annotated[str | None, options.recipe_argument("RECIPE")] = None,
+    recipe: Annotated[str | None, WORDS] = None,
     overrides: options.Overrides = None,
     *,
     data: options.Data,
@@ -117,25 +119,43 @@ def train(
         typer.echo(f"section text as of --data: {'; '.join(adopted)}")
     if source is not None:  # no override, which would keep the SHA-256 of the old one
         resolved = resolved.with_training(start_from=StartFrom(path=str(source)))
-    if out is None and not dry_run:
-        raise UserError("is missing", where="--out", hint="pass a directory for the run")
-    how: dict[str, Any] = {"data": data, "out": out, "device": device, "threads": threads}
-    how |= {"processes": processes, "overwrite": overwrite, "verify": verify}
     if dry_run:
-        from nmtdeep.config.render import shown
+        from nmtdeep.config.render import display
         from nmtdeep.training.setup import dry_run as plan
 
-        typer.echo("\n".join([shown(resolved), *plan(resolved, **how)]))
+        messages = plan(
+            resolved,
+            data=data,
+            out=out,
+            device=device,
+            threads=threads,
+            processes=processes,
+            overwrite=overwrite,
+            verify=verify,
+        )
+        typer.echo("\n".join([display(resolved), *messages]))
         return
+    if out is None:
+        raise UserError("is missing", where="--out", hint="pass a directory for the run")
     options.prepare_training(threads)
     from nmtdeep.training.final_scores import finish
     from nmtdeep.training.loop import train as run_training
 
-    stopped = run_training(resolved, **how, quiet=quiet)
+    stopped = run_training(
+        resolved,
+        data=data,
+        out=out,
+        device=device,
+        threads=threads,
+        processes=processes,
+        quiet=quiet,
+        overwrite=overwrite,
+        verify=verify,
+    )
     if stopped:
         raise typer.Exit(128 + stopped)
     if stopped is not None:  # in rank 0 of those that torchrun started
-        finish(resolved, data=data, run=how["out"], device=device, final_scores=final_scores)
+        finish(resolved, data=data, run=out, device=device, final_scores=final_scores)
 
 
 def _text_of(data: Path, out: Path | None) -> dict[str, Any]:
@@ -179,103 +199,3 @@ def _recipe_and_overrides(
         return str(checkpoint.locate(source) / "config.yaml"), words
     hint = "pass a name (`nmtdeep recipes list`) or a file; a run to resume or --from has its own"
     raise UserError("a recipe is missing", hint=hint)
-
-
-def grow(
-    source: options.Run,
-    *,
-    layers: options.Whole,
-    out: options.Out,
-    stack: Literal["encoder", "decoder", "both"] = "encoder",
-    strategy: str = "copy_top_group",
-    restart_lr: bool = True,
-    freeze_copied: bool = False,
-) -> None:
-    """Make a trained model deeper; the new run can be trained on and translates at once.
-
-    Continue training with its own recipe: nmtdeep train --data DIR --out OUT
-
-    Args:
-        layers: Number of layers of the deeper stack.
-        out: Run directory of the deeper model.
-        stack: Stack that becomes deeper.
-        strategy: Source of the weights of new layers: copy_top_group, copy_top_layer, interpolate,
-            stack_all or random, or a strategy of another package.
-        restart_lr: Start the learning rate from its peak again, or continue it.
-        freeze_copied: Train only the new layers of the stack.
-    """
-    from nmtdeep.growing import grow as grow_run
-
-    name = strategy if "." in strategy else strategy.replace("-", "_")
-    growth = validated(Growth, {"strategy": name}, spelled="--{}".format)
-    grown = grow_run(
-        source,
-        out=out,
-        encoder=None if stack == "decoder" else layers,
-        decoder=None if stack == "encoder" else layers,
-        strategy=growth.strategy,
-        restart_lr=restart_lr,
-        freeze_copied=freeze_copied,
-    )
-    for problem in grown.warnings:
-        typer.echo(f"nmtdeep: warning: {problem}", err=True)
-    typer.echo(f"{grown.checkpoint}: grown from {'/'.join(grown.source.parts[-2:])}")
-    for side, layer_map in grown.layers.items():
-        names = ("new" if layer is None else str(layer + 1) for layer in layer_map)
-        typer.echo(f"{side}: {counted(len(layer_map), 'layer')} from {' '.join(names)}")
-    if grown.more:
-        typer.echo("the original training had reached its end; raise its limit:")
-    typer.echo(
-        f"continue training with: nmtdeep train --data DIR --out {out} {grown.more}".rstrip()
-    )
-
-
-def average_checkpoints(
-    paths: Annotated[list[Path], Argument(metavar="RUN|CHECKPOINT")],
-    *,
-    last: options.OptionalWhole = None,
-    best: options.OptionalWhole = None,
-    output: options.OptionalOut = None,
-    overwrite: options.Overwrite = False,
-) -> None:
-    """Average the weights of several checkpoints of one run into a new checkpoint.
-
-    Args:
-        paths: A run directory with --last or --best, or the checkpoints themselves.
-        last: Number of newest checkpoints to average.
-        best: Number of best validated checkpoints to average.
-        output: Checkpoint to write. Default: RUN/checkpoint_average.
-    """
-    from nmtdeep import averaging, checkpoint
-
-    run, inputs = paths[0], paths
-    if (last or best) and (len(paths) > 1 or (last and best)):
-        what = "take one run directory, and exclude each other"
-        raise UserError(what, where="--last and --best")
-    if last or best:
-        inputs = averaging.choose(run, last or best or 1, best=last is None)
-    elif output is None:
-        hint = "pass --output; or a run with --last N"
-        raise UserError("checkpoints that are named one by one need an --output", hint=hint)
-    out = output or run / checkpoint.AVERAGE
-    checkpoint.check_free(out, overwrite=overwrite)
-    averaging.average(inputs, out)
-    typer.echo(f"{out}: mean of {', '.join(path.name for path in inputs)}")
-
-
-def demo(
-    *,
-    out: options.Out = Path("nmtdeep-demo"),
-    device: options.Device = "auto",
-    threads: options.Threads = None,
-) -> None:
-    """Train a deep model on a small corpus that ships with the program, in minutes.
-
-    Args:
-        out: Directory for data and run.
-    """
-    check_place(out, "--out")
-    options.prepare_training(threads)
-    from nmtdeep.tools.demo.journey import run_demo
-
-    run_demo(out, threads=threads, device=device)

@@ -20,6 +20,7 @@ from nmtdeep.config.source import KeyPath, Origin, Source, dotted, parse_overrid
 from nmtdeep.config.stages import TEMPERATURE
 from nmtdeep.config.text import OF_WORDS, type_of
 from nmtdeep.errors import ConfigError
+from nmtdeep.files import SUMS
 
 # Loggers that runs of earlier versions name.
 GONE = ("mlflow", "trackio")
@@ -54,9 +55,10 @@ def resolve(
         text: takes the place of the recipe's section `text`, below the overrides.
     """
     file = names.find(name_or_path)
-    source = _defaults()
+    stored = _is_stored(file)
+    source = _defaults(stored=stored)
     given = [parse_override(override) for override in overrides]
-    for above in _chain(file):
+    for above in [_read_stored(file)] if stored else _chain(file):
         source = merge(_retokenized(source, above, given), above)
     if text is not None:
         source = merge(source.without("text"), Source({"text": dict(text)}))
@@ -71,12 +73,7 @@ def read_config(path: Path) -> Recipe:
     It extends nothing: other files may be missing, and its source may not be trusted.
     """
     path = path / "config.yaml" if path.is_dir() else path
-    source, stored = _defaults(), read_file(path, str(path))
-    source.values["text"]["tokenizer"]["rules"] = "original"  # in files without this key
-    training = stored.values.get("training")
-    if isinstance(training, dict) and isinstance(given := training.get("log_to"), list):
-        training["log_to"] = [name for name in given if name not in GONE]
-    return _check(merge(source, stored), str(path)).recipe
+    return _check(merge(_defaults(stored=True), _read_stored(path)), str(path)).recipe
 
 
 def from_mapping(values: Mapping[str, Any], label: str = "recipe") -> Recipe:
@@ -140,8 +137,26 @@ def _retokenized(below: Source, above: Source, given: Sequence[Source]) -> Sourc
     return below
 
 
-def _defaults() -> Source:
-    return Source(values=Recipe().model_dump(mode="json"))
+def _defaults(*, stored: bool = False) -> Source:
+    """The defaults; of `stored` recipes, those that keys had before they existed."""
+    source = Source(values=Recipe().model_dump(mode="json"))
+    if stored:
+        source.values["text"]["tokenizer"]["rules"] = "original"
+    return source
+
+
+def _is_stored(file: Path) -> bool:
+    """Whether it is the resolved recipe of a run or a checkpoint."""
+    return file.name == "config.yaml" and (file.parent / SUMS).is_file()
+
+
+def _read_stored(file: Path) -> Source:
+    """The recipe of a run, which an earlier version may have written."""
+    source = read_file(file, str(file))
+    training = source.values.get("training")
+    if isinstance(training, dict) and isinstance(given := training.get("log_to"), list):
+        training["log_to"] = [name for name in given if name not in GONE]
+    return source
 
 
 def _chain(file: Path) -> list[Source]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
 from nmtdeep.config.source import parse
+from nmtdeep.config.spelling import similar
 from nmtdeep.config.variant import GROUP
 from nmtdeep.errors import ConfigError
 
@@ -101,7 +101,7 @@ def find(name: str, folder: Path = Path()) -> Path:
 
 def _near(name: str, known: Iterable[str]) -> str:
     last = {each.rpartition("/")[2]: each for each in known}
-    near = get_close_matches(re.sub(r".*/|\.ya?ml$", "", name), last)
+    near = similar(re.sub(r".*/|\.ya?ml$", "", name), last, most=3)
     if near:
         return f"did you mean {' or '.join(last[match] for match in near)}?"
     return "`nmtdeep recipes list` prints the names; a file's name ends in .yaml"

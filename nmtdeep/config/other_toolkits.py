@@ -1,7 +1,8 @@
-"""Names of fairseq, Hugging Face, Marian, JoeyNMT and Eole, and what to write here instead.
+"""Names of other toolkits and of earlier versions, and what to write here instead.
 
-The table `other_toolkits.tsv` has three columns: places, names and the cure. A place is `key`,
-`command`, `metric`, or the command whose option it is; a cure with a space is a sentence.
+The toolkits are fairseq, Hugging Face, Marian, JoeyNMT and Eole. The table `other_toolkits.tsv` has
+three columns: places, names and the cure. A place is `key`, `command`, `metric`, or the command
+whose option it is; a cure with a space is a sentence.
 """
 
 from __future__ import annotations

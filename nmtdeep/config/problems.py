@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from functools import cache
 from itertools import takewhile
 from typing import Any
@@ -14,6 +13,7 @@ from nmtdeep.config.other_toolkits import instead
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.section import ConflictError, Section
 from nmtdeep.config.source import KeyPath, Origin, Source, dotted
+from nmtdeep.config.spelling import similar
 from nmtdeep.config.values import value_problem
 from nmtdeep.config.variant import section_of, tag_of, variants
 from nmtdeep.errors import ConfigError, Problem
@@ -52,7 +52,7 @@ def explain(error: ValidationError, source: Source, label: str) -> ConfigError:
 def _unknown_key(path: KeyPath, section: type[Section]) -> Problem:
     names = tuple(part for part in path if isinstance(part, str))
     siblings = [name for name in section.model_fields if name != "type"]
-    known = [*_keys(), *((*names[:-1], name) for name in siblings)]
+    known = [*keys(), *((*names[:-1], name) for name in siblings)]
     cure, nearby = instead("key", names[-1]), 0.6 if tag_of(section) else 0.8
     if names[-1] == "extends":
         hint = "only a recipe file can extend another, on its top level"
@@ -70,7 +70,7 @@ def _unknown_key(path: KeyPath, section: type[Section]) -> Problem:
 def _similar(name: str, siblings: list[str], everywhere: set[str], nearby: float) -> str:
     """A sibling as similar as `nearby`, else this key elsewhere, else a similar key, or nothing."""
     for words, cutoff in ((siblings, nearby), (everywhere, 1), (siblings, 0.6), (everywhere, 0.8)):
-        if found := get_close_matches(name, words, n=1, cutoff=cutoff):
+        if found := similar(name, words, cutoff=cutoff):
             return found[0]
     return ""
 
@@ -87,7 +87,7 @@ def _nearest(name: str, path: tuple[str, ...], known: Iterable[tuple[str, ...]])
 
 
 @cache
-def _keys() -> tuple[tuple[str, ...], ...]:
+def keys() -> tuple[tuple[str, ...], ...]:
     """The path of every key that a recipe may have, outer keys first."""
 
     def below(section: type[Section], above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:

@@ -31,7 +31,7 @@ def dump(recipe: Recipe) -> str:
     return "".join(f"{text}\n" for text, _ in _lines(recipe.model_dump(mode="json"), short=True))
 
 
-def shown(recipe: Recipe, origin: Callable[[KeyPath], str] | None = None) -> str:
+def display(recipe: Recipe, origin: Callable[[KeyPath], str] | None = None) -> str:
     """As `dump`, with every value, and `origin(key path)` as an aligned comment behind each."""
     lines = list(_lines(every_value(recipe), short=True))
     column = max(len(text) for text, path in lines if path and len(text) <= _WIDEST)

@@ -229,17 +229,18 @@ class Training(Section):
         if self.max_updates == "auto" and self.stages:
             what = "auto cannot be combined with stages, whose updates differ in time"
             raise ConflictError(what, "max_updates", "stages", hint="set a number of updates")
-        whole = "sharding: full cannot be combined with"
-        if self.sharding == "full" and self.optimizer.type == "muon":
-            what = f"{whole} muon, which needs whole matrices"
-            raise ConflictError(what, "sharding", "optimizer", hint="set optimizer: adam")
-        if self.sharding == "full" and self.ema:
-            what = f"{whole} ema, whose weights are a second whole model"
-            raise ConflictError(what, "sharding", "ema", hint="set ema: 0")
-        if self.sharding == "full" and self.precision == "fp16":
-            what = f"{whole} fp16, whose loss scale is a decision of one process"
-            raise ConflictError(what, "sharding", "precision", hint="set precision: bf16")
-        if self.sharding == "full" and self.stages:
-            what = f"{whole} stages, since a model that grows must be whole"
-            raise ConflictError(what, "sharding", "stages", hint="leave out stages")
+        if self.sharding == "full":
+            self._check_sharding()
         return self
+
+    def _check_sharding(self) -> None:
+        muon, fp16 = self.optimizer.type == "muon", self.precision == "fp16"
+        for wrong, key, why, cure in (
+            (muon, "optimizer", "muon, which needs whole matrices", "adam"),
+            (self.ema, "ema", "ema, whose weights are a second whole model", "0"),
+            (fp16, "precision", "fp16, whose loss scale is a decision of one process", "bf16"),
+            (self.stages, "stages", "stages, since a model that grows must be whole", "[]"),
+        ):
+            if wrong:
+                what = f"sharding: full cannot be combined with {why}"
+                raise ConflictError(what, "sharding", key, hint=f"set {key}: {cure}")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from nmtdeep.config.section import EPOCHS, LANGUAGE, NAME, TAG, ConflictError, Section
+from nmtdeep.config.spelling import did_you_mean
 from nmtdeep.errors import Problem, UserError
 
 _BELOW = "indent its keys on the lines below it, or write KEY=VALUE for one of them"
@@ -89,10 +89,10 @@ def value_problem(detail: Any) -> Problem:
     elif entry := _ALLOWED.get(context.get("pattern", re.sub(r"_(type|parsing)$", "", kind))):
         allowed, hint = entry
     else:
-        return Problem(f"{detail['msg']}, not {shown(value)}")
+        return Problem(f"{detail['msg']}, not {quoted(value)}")
     if kind == "int_type" and isinstance(value, float) and value.is_integer():
         hint = f"write {int(value)}"
-    return Problem(f"must be {allowed.format_map(context)}, not {shown(value)}", "", hint)
+    return Problem(f"must be {allowed.format_map(context)}, not {quoted(value)}", "", hint)
 
 
 def listed(choices: Iterable[str]) -> str:
@@ -100,13 +100,7 @@ def listed(choices: Iterable[str]) -> str:
     return " or ".join(", ".join(choices).rsplit(", ", 1))
 
 
-def did_you_mean(word: Any, words: Sequence[str]) -> str:
-    """A question about the most similar of these words; empty if none is similar."""
-    similar = get_close_matches(str(word), words, n=1)
-    return f"did you mean {similar[0]}?" if similar else ""
-
-
-def shown(value: Any) -> str:
+def quoted(value: Any) -> str:
     """A value in a message; null and booleans as in YAML."""
     text = json.dumps(value) if value is None or isinstance(value, bool) else repr(value)
     return text if len(text) <= 60 else f"{text[:56]} ..."

@@ -24,7 +24,7 @@ from pydantic import (
 )
 
 from nmtdeep.config.section import ConflictError, Section
-from nmtdeep.config.values import did_you_mean
+from nmtdeep.config.spelling import did_you_mean
 
 GROUP = "nmtdeep.variants"
 

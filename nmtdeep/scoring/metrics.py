@@ -12,8 +12,8 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER, TERScore
 
 from nmtdeep.config.other_toolkits import instead
+from nmtdeep.config.spelling import did_you_mean
 from nmtdeep.config.training import Tokenization, Validation
-from nmtdeep.config.values import did_you_mean
 from nmtdeep.errors import UserError, printable
 from nmtdeep.scoring.texts import check_counts
 from nmtdeep.scoring.tokenized import MosesPreparation, TokenizedBLEU

@@ -46,3 +46,9 @@ def test_recipes_are_completed(command: str, tmp_path: Path) -> None:
 def test_metrics_are_completed(tmp_path: Path) -> None:
     assert offered("nmtdeep score a b --metric ", tmp_path) == list(METRICS)
     assert offered("nmtdeep analyze lengths run --metric chr", tmp_path) == ["chrf", "chrf++"]
+
+
+def test_keys_are_completed(tmp_path: Path) -> None:
+    assert offered("nmtdeep train demo model.encoder.dep", tmp_path) == ["model.encoder.depth="]
+    assert "training.schedule.lr=" in offered("nmtdeep recipes show demo training.", tmp_path)
+    assert offered("nmtdeep train model.wid", tmp_path) == ["model.width="]

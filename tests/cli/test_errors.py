@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from nmtdeep.cli.main import as_user_error
+from nmtdeep.cli.errors import as_user_error
 from nmtdeep.errors import UserError
 
 

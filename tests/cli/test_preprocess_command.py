@@ -45,8 +45,6 @@ def test_dry_run_shows_and_writes_nothing(files):
         ("sr-Latn", ("text.normalize=false",), 1),
         ("pt-BR", (), 0),
         ("zh-Hant", (), 0),
-        ("kab", ("text.bpe=none", "text.input=tokenized"), 0),
-        ("kab", ("text.bpe=none", "text.tokenizer=sentencepiece"), 0),
         ("kab", ("-q",), 0),
     ],
 )

@@ -26,6 +26,8 @@ from typing import Any
 
 PRELOAD = (
     "nmtdeep.cli.main",
+    "nmtdeep.cli.train",
+    "nmtdeep.cli.translate",
     "nmtdeep.decoding.log_probs",
     "nmtdeep.decoding.streams",
     "nmtdeep.preprocessing",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nmtdeep.config.load import load_recipe
-from nmtdeep.errors import ConfigError
+from nmtdeep.errors import ConfigError, Problem
 
 
 @pytest.fixture
@@ -23,7 +23,11 @@ def write(name: str, text: str) -> str:
     return name
 
 
-def problems(name: str, *overrides: str) -> list[str]:
+def raised(name: str, *overrides: str) -> tuple[Problem, ...]:
     with pytest.raises(ConfigError) as caught:
         load_recipe(name, overrides)
-    return str(caught.value).splitlines()
+    return caught.value.problems
+
+
+def problems(name: str, *overrides: str) -> list[str]:
+    return [str(problem) for problem in raised(name, *overrides)]

@@ -13,7 +13,7 @@ from nmtdeep.config.names import list_recipes, recipe_files, roots
 from nmtdeep.config.render import dump
 from nmtdeep.config.variant import missing_variants, packages_of
 
-from .conftest import problems
+from .conftest import problems, raised
 
 CODE = """
 from typing import Literal
@@ -117,27 +117,15 @@ def test_batches_have_padding_unless_a_sublayer_says_it_takes_packing(
             "no installed package has the variant parrot.eko: did you mean parrot.echo?",
         ),
         ("owl.hoot", "no installed package has the variant owl.hoot: install the package owl"),
-        (
-            "parrot.sing",
-            "parrot.sing of the package parrot is a sublayer, not a layer combination: "
-            "choose another variant",
-        ),
-        (
-            "parrot.liar",
-            "parrot.liar of the package parrot is not a variant of this type: correct the package",
-        ),
-        (
-            "parrot.gone",
-            "parrot.gone of the package parrot cannot be imported "
-            "(AttributeError(\"module 'parrot' has no attribute 'Nowhere'\")): "
-            "install a version of it that fits",
-        ),
+        ("parrot.sing", "parrot.sing of the package parrot is a sublayer, not a layer combination"),
+        ("parrot.liar", "parrot.liar of the package parrot is not a variant of this type"),
+        ("parrot.gone", "parrot.gone of the package parrot cannot be imported"),
     ],
 )
 def test_what_is_wrong_is_said_by_name(value: str, problem: str) -> None:
-    where = "model.encoder.combination.type"
-    override = f"model.encoder.combination={value}"
-    assert problems("deep-small", override) == [f"override {override!r}: {where}: {problem}"]
+    (found,) = raised("deep-small", f"model.encoder.combination={value}")
+    assert found.where.endswith(": model.encoder.combination.type") and found.hint
+    assert str(found).partition("type: ")[2].startswith(problem)
 
 
 def test_keys_of_a_variant_have_hints_of_their_own() -> None:

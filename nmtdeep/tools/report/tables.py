@@ -9,7 +9,7 @@ from typing import Any
 from nmtdeep.config.load import load_recipe
 from nmtdeep.config.names import list_recipes
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.config.render import differences, shown
+from nmtdeep.config.render import differences, display
 from nmtdeep.scoring import Score
 from nmtdeep.scoring.metrics import METRICS, heading_of, label_of
 from nmtdeep.scoring.report import signed_by
@@ -147,7 +147,7 @@ def recipes(histories: Sequence[RunHistory]) -> Iterator[dict[str, Any]]:
             "differences": [
                 (name, differences(_values(base), _values(run.recipe))) for name, base in others
             ],
-            "lines": shown(run.recipe).splitlines(),
+            "lines": display(run.recipe).splitlines(),
         }
 
 
