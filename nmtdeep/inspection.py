@@ -19,7 +19,7 @@ from nmtdeep.config.text import SentencePiece
 from nmtdeep.config.variant import packages_of
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.index import COPY, INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, read_index
-from nmtdeep.data.mixture import MixedPosition
+from nmtdeep.data.position import MixedPosition
 from nmtdeep.errors import CheckpointError, Problem, printable
 from nmtdeep.preprocessing.language import unchecked
 from nmtdeep.preprocessing.report import report_of

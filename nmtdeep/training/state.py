@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from nmtdeep import checkpoint
 from nmtdeep.config.training import Training
-from nmtdeep.data.mixture import Position
-from nmtdeep.data.windows import DataPosition
+from nmtdeep.data.position import DataPosition, Position
 from nmtdeep.errors import CheckpointError
 from nmtdeep.training.sharding import shard_like
 

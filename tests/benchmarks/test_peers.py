@@ -11,7 +11,7 @@ import torch
 
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.batch import Batch, pad
+from nmtdeep.data.batch import Batch, pad_batch
 from nmtdeep.decoding.searcher import Searcher, SourceBatch
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS, SPECIALS, Vocabulary
@@ -36,7 +36,7 @@ def batch() -> Batch:
     sources, targets = sentences([5, 3, 4]), sentences([2, 6, 4], seed=6)
     inputs = [np.concatenate(([EOS], target[:-1])) for target in targets]
     tokens = sum(map(len, targets))
-    return Batch(pad(sources), pad(inputs), pad(targets), tokens, 39, tokens + 15)
+    return Batch(pad_batch(sources), pad_batch(inputs), pad_batch(targets), tokens, 39, tokens + 15)
 
 
 def small(load: Load, norm: str) -> tuple[Recipe, Transformer]:
@@ -101,8 +101,8 @@ def ours(load: Load) -> Ours:
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
     for seed in range(150):
         targets = sentences([3, 4, 5, 6, 7] * 6, seed=seed)
-        inputs = pad([np.concatenate(([EOS], target[:-1])) for target in targets])
-        batch = Batch(pad(targets), inputs, pad(targets), sum(map(len, targets)), 0, 0)
+        inputs = pad_batch([np.concatenate(([EOS], target[:-1])) for target in targets])
+        batch = Batch(pad_batch(targets), inputs, pad_batch(targets), sum(map(len, targets)), 0, 0)
         optimizer.zero_grad()
         batch_loss(model, batch, smoothing=0.1, dtype=torch.float32).smoothed.backward()
         optimizer.step()

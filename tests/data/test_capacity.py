@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nmtdeep.config.training import Batches
 from nmtdeep.data.batch import read_batch
 from nmtdeep.data.batching import batches_of_update, updates
 from nmtdeep.data.capacity import MOST, SAMPLE, Capacity, capacities, fitting
@@ -56,7 +57,7 @@ def test_the_smallest_capacity_that_fits_is_taken():
 def plan(lengths, epochs, **sizes):
     """Lengths of the batches of packed updates."""
     for epoch in epochs:
-        for update in updates(lengths, seed=1, epoch=epoch, **sizes):
+        for update in updates(lengths, Batches(**sizes), seed=1, epoch=epoch):
             for batch in batches_of_update(
                 lengths, update, sizes["tokens_per_update"], packed=True, ranks=1
             ):
