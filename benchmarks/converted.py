@@ -33,7 +33,7 @@ from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.text import SentencePiece
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.text import sentencepiece
-from nmtdeep.text.files import read_lines
+from nmtdeep.text.lines import read_lines
 from nmtdeep.tools.convert.marian import convert
 
 SIDES = ("source", "target")

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from nmtdeep.config.text import SentencePiece, Text
 from nmtdeep.tables import table
-from nmtdeep.text.files import read_lines
+from nmtdeep.text.lines import read_lines
 from nmtdeep.text.pipeline import Side
 from nmtdeep.text.sentencepiece import learn
 from nmtdeep.text.vocabulary import Vocabulary

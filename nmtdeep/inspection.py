@@ -22,12 +22,12 @@ from nmtdeep.data.index import COPY, INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, re
 from nmtdeep.data.position import MixedPosition
 from nmtdeep.errors import CheckpointError, Problem, printable
 from nmtdeep.preprocessing.language import unchecked
-from nmtdeep.preprocessing.report import report_of
-from nmtdeep.preprocessing.warnings import SIZE, Sample, warnings
+from nmtdeep.preprocessing.summary import report_of
+from nmtdeep.preprocessing.text_checks import SIZE, Sample, warnings
 from nmtdeep.scoring.metrics import best_figure
 from nmtdeep.scoring.report import score_table
 from nmtdeep.scoring.stored import SCORES, stored_scores
-from nmtdeep.text.files import read_lines
+from nmtdeep.text.lines import read_lines
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.training.starting import start_text
 from nmtdeep.training.state import Progress

@@ -15,8 +15,7 @@ from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DataError, UserError
 from nmtdeep.preprocessing.counting import mark_repeated
 from nmtdeep.preprocessing.inputs import named
-from nmtdeep.preprocessing.preprocess import plan, preprocess
-from nmtdeep.preprocessing.progress import Progress
+from nmtdeep.preprocessing.preprocess import Preprocessing
 
 CLEAN = [("A cat.", "Eine Katze."), ("Two dogs.", "Zwei Hunde."), ("A cat.", "Eine Katze.")]
 WEB = [("A bird.", "Ein Vogel."), ("Two dogs.", "Zwei Hunde."), ("Two dogs.", "Hunde."), ("", "x")]
@@ -29,7 +28,12 @@ def write(prefix: Path, pairs: list[tuple[str, str]]) -> Path:
     return prefix
 
 
-def run(folder: Path, *, out: str = "data", train=None, chunk: int = 2, **text):
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr("nmtdeep.preprocessing.preprocess.CHUNK", 2)
+
+
+def run(folder: Path, *, out: str = "data", train=None, **text):
     recipe = Recipe.model_validate(
         {
             "text": {"bpe": "none", **text},
@@ -38,14 +42,7 @@ def run(folder: Path, *, out: str = "data", train=None, chunk: int = 2, **text):
     )
     corpora = {"clean": write(folder / "a", CLEAN), "web": write(folder / "b", WEB)}
     valid = write(folder / "dev", [("Two dogs.", "Zwei Hunde."), ("A fish.", "Ein Fisch.")])
-    return preprocess(
-        recipe,
-        train=train or corpora,
-        valid=valid,
-        out=folder / out,
-        progress=Progress("none"),
-        chunk=chunk,
-    )
+    return Preprocessing(recipe, train=train or corpora, valid=valid, out=folder / out).run()
 
 
 def words(data: DataDirectory, split: str) -> list[str]:
@@ -167,10 +164,10 @@ def test_corpora_that_cannot_be(tmp_path):
         run(tmp_path, tags={"crawl": "<bt>"})
     wrong, corpora = Recipe.model_validate({"text": {"tags": {"a": "<bt>"}}}), {"b": tmp_path / "a"}
     with pytest.raises(UserError, match=r"text\.tags: a is not a training corpus, only b"):
-        list(plan(wrong, train=corpora, valid=tmp_path / "dev", out=tmp_path / "data"))
+        Preprocessing(wrong, train=corpora, valid=tmp_path / "dev", out=tmp_path / "data")
     with pytest.raises(UserError, match=r"text\.tags: </s> is a type of every vocabulary: choose"):
         run(tmp_path, tags={"train": "</s>"})
     corpora = {"clean": tmp_path / "a", "web": write(tmp_path / "e", [("", "x")])}
-    with pytest.raises(DataError, match="all 1 training pairs of web"):
+    with pytest.raises(DataError, match="all 1 pairs of web"):
         run(tmp_path, train=corpora)
     assert not (tmp_path / "data").exists()

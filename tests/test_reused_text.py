@@ -15,10 +15,9 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.text import SentencePiece
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import UserError
-from nmtdeep.preprocessing.preprocess import preprocess
-from nmtdeep.preprocessing.progress import Progress
-from nmtdeep.preprocessing.report import PreprocessingReport, report_of
+from nmtdeep.preprocessing.preprocess import Preprocessing
 from nmtdeep.preprocessing.reuse import ReusedText
+from nmtdeep.preprocessing.summary import PreprocessingReport, report_of
 from nmtdeep.text.sentencepiece import learn
 from nmtdeep.text.vocabulary import UNK
 
@@ -46,8 +45,7 @@ def reused(path: Path, corpus: dict[str, Path]) -> tuple[DataDirectory, Preproce
     recipe, changes = text.adopt(Recipe.model_validate(OTHER))
     assert {"text.lowercase: true -> false", "text.bpe.merges: 5 -> 60"} <= set(changes)
     out = corpus["train"].with_name(f"of-{path.name}")
-    how: dict[str, Any] = {"pipeline": text.pipeline, "progress": Progress("none")}
-    report = preprocess(recipe, **corpus, out=out, **how)
+    report = Preprocessing(recipe, **corpus, out=out, pipeline=text.pipeline).run()
     return DataDirectory.open(out), report
 
 
@@ -72,8 +70,7 @@ def test_a_sentencepiece_model_is_reused(tiny_run, corpus, make_data, tmp_path):
     found = ReusedText.of(data.path)
     recipe, changes = found.adopt(Recipe())
     assert "text.tokenizer.type: moses_bpe -> sentencepiece" in changes
-    how: dict[str, Any] = {"pipeline": found.pipeline, "progress": Progress("none")}
-    preprocess(recipe, **corpus, out=tmp_path / "new", **how)
+    Preprocessing(recipe, **corpus, out=tmp_path / "new", pipeline=found.pipeline).run()
     new = DataDirectory.open(tmp_path / "new")
     assert new.pipeline.fingerprint() == data.pipeline.fingerprint()
     for number, (source, target) in enumerate(PAIRS[:2]):
@@ -104,9 +101,8 @@ def test_a_sentencepiece_model_of_another_program_is_used(corpus, tmp_path):
         "text.tokenizer.byte_fallback: true -> false",
     ]
     assert recipe.text.tokenizer.sampling.alpha == 0.1
-    how: dict[str, Any] = {"pipeline": found.pipeline, "progress": Progress("none")}
-    named = corpus | {"train": {"train": corpus["train"]}}
-    report = preprocess(recipe, **named, out=tmp_path / "data", **how)
+    out = tmp_path / "data"
+    report = Preprocessing(recipe, **corpus, out=out, pipeline=found.pipeline).run()
     data = DataDirectory.open(tmp_path / "data")
     vocabulary = data.pipeline.source.vocabulary
     assert vocabulary is data.pipeline.target.vocabulary

@@ -19,7 +19,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from nmtdeep.errors import DataError, UserError
-from nmtdeep.text.files import PACKED, Encoding, Unreadable, find_side, read_lines
+from nmtdeep.text.lines import PACKED, Encoding, Unreadable, find_side, read_lines
 
 FORMS = (".tsv", ".jsonl")
 

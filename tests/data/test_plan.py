@@ -19,8 +19,7 @@ from nmtdeep.data.corpus import DataDirectory, MonolingualCorpus, ParallelCorpus
 from nmtdeep.data.plan import Plan, corpus_of_group, mixture_probabilities
 from nmtdeep.data.position import DataPosition, MixedPosition, by_corpus
 from nmtdeep.errors import UserError
-from nmtdeep.preprocessing.preprocess import preprocess
-from nmtdeep.preprocessing.progress import Progress as Silent
+from nmtdeep.preprocessing.preprocess import Preprocessing
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.ranks import ALONE, Ranks
 from nmtdeep.training.setup import check
@@ -278,13 +277,12 @@ def mixed(tiny_run: Any, tmp_path: Path) -> DataDirectory:
         (tmp_path / f"a.{language}").write_text("".join(lines[:30]), "utf-8")
         (tmp_path / f"b.{language}").write_text("".join(lines[30:]), "utf-8")
     text = {**tiny_run.recipe.text.model_dump(), "tags": {"b": "<bt>"}}
-    preprocess(
+    Preprocessing(
         Recipe.model_validate({**tiny_run.recipe.model_dump(), "text": text}),
         train={"a": tmp_path / "a", "b": tmp_path / "b"},
         valid=path / "valid",
         out=tmp_path / "data",
-        progress=Silent("none"),
-    )
+    ).run()
     return DataDirectory.open(tmp_path / "data")
 
 

@@ -19,8 +19,7 @@ from nmtdeep.config.text import Text
 from nmtdeep.data.batch import Batch
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.data.segmentation import segmented, segmenters
-from nmtdeep.preprocessing.preprocess import preprocess
-from nmtdeep.preprocessing.progress import Progress as Quiet
+from nmtdeep.preprocessing.preprocess import Preprocessing
 from nmtdeep.text.bpe import join
 from nmtdeep.text.vocabulary import PAD, UNK
 from nmtdeep.tools.demo import __file__ as demo
@@ -53,7 +52,7 @@ def pieces(tmp_path_factory) -> DataDirectory:
     recipe = Recipe.model_validate({"text": PIECES | {"normalize": False}})
     out = tmp_path_factory.mktemp("pieces") / "data"
     texts = {"train": corpus / "dev", "valid": corpus / "test", "out": out}
-    preprocess(recipe, **texts, progress=Quiet("none"))
+    Preprocessing(recipe, **texts).run()
     return DataDirectory.open(out)
 
 
@@ -117,7 +116,7 @@ def merged(tmp_path_factory) -> DataDirectory:
     recipe = Recipe.model_validate({"text": {"tokenizer": tokenizer, "normalize": False}})
     corpus, out = Path(demo).parent / "corpus", tmp_path_factory.mktemp("merged") / "data"
     texts = {"train": corpus / "dev", "valid": corpus / "test", "out": out}
-    preprocess(recipe, **texts, progress=Quiet("none"))
+    Preprocessing(recipe, **texts).run()
     return DataDirectory.open(out)
 
 

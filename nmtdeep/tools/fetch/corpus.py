@@ -15,7 +15,7 @@ from nmtdeep import files
 from nmtdeep.errors import DataError
 from nmtdeep.preprocessing.progress import Progress
 from nmtdeep.text.chinese import CHINESE, jieba
-from nmtdeep.text.files import read_lines
+from nmtdeep.text.lines import read_lines
 from nmtdeep.tools.fetch.archive import unpack
 from nmtdeep.tools.fetch.catalog import Dataset, Output, Source, split_member
 from nmtdeep.tools.fetch.download import Retry, Say, download

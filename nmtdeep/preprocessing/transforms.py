@@ -1,7 +1,4 @@
-"""The stages of preprocessing for one chunk of pairs, and the rows of text between them.
-
-The stages run in worker processes.
-"""
+"""What preprocessing does with a chunk of pairs, in worker processes; rows of text in between."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ import numpy.typing as npt
 
 from nmtdeep.config.text import Clean, MosesBpe, Text
 from nmtdeep.preprocessing.language import other_language
-from nmtdeep.text.files import Unreadable
+from nmtdeep.text.lines import Unreadable
 from nmtdeep.text.pipeline import Model, words_of
 from nmtdeep.text.sentencepiece import SentencePiece
 from nmtdeep.text.vocabulary import EOS, UNK, Vocabulary
@@ -177,14 +174,3 @@ def read_rows(path: Path) -> Iterator[Any]:
     with path.open("rb") as stream:
         for line in stream:
             yield tuple(line.decode().removesuffix("\n").split("\t"))
-
-
-def labeled(rows: Path, repeated: npt.NDArray[np.bool_]) -> Iterator[tuple[str, str, str]]:
-    """Words of a split's pairs, with the reason to drop a pair that is known by now, or nothing.
-
-    Args:
-        rows: file of pairs and reasons.
-        repeated: whether each pair is dropped because it occurs before.
-    """
-    for (source, target, reason), is_repeated in zip(read_rows(rows), repeated, strict=True):
-        yield source, target, reason or REPEATED * bool(is_repeated)

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from nmtdeep.data.index import COPY, INDEX_FILE, TRAIN
 from nmtdeep.errors import DataError
-from nmtdeep.preprocessing.stages import REPEATED
+from nmtdeep.preprocessing.transforms import REPEATED
 from nmtdeep.tables import describe, show, table
 from nmtdeep.units import percent
 

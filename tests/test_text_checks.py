@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nmtdeep.preprocessing.warnings import SIZE, Sample, warnings
+from nmtdeep.preprocessing.text_checks import SIZE, Sample, warnings
 
 NAMES, LANGUAGES = ("x.en", "x.de"), ("en", "de")
 CORPUS = files("nmtdeep.tools.demo") / "corpus"

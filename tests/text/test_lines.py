@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmtdeep.errors import DataError, UserError
-from nmtdeep.text.files import LONGEST_LINE, find_side, read_lines
+from nmtdeep.text.lines import LONGEST_LINE, find_side, read_lines
 
 
 @pytest.mark.parametrize(
