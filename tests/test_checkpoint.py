@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -287,3 +288,24 @@ def test_without_links_the_newest_by_number_counts(copy: Path) -> None:
     checkpoint.remove(copy / "checkpoint_15")
     with pytest.raises(UserError, match="no finished checkpoint"):
         checkpoint.locate(copy)
+
+
+def test_a_damaged_file_is_named_as_the_run_was_given(
+    copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(copy.parent)
+    (copy / "checkpoint_20" / "config.yaml").write_text("{", encoding="utf-8")
+    for given in ("run", "run/checkpoint_20", "run/checkpoint_last"):
+        with pytest.raises(UserError) as caught:
+            checkpoint.load(Path(given))
+        assert str(caught.value).startswith("run/checkpoint_20/config.yaml: ")
+
+
+def test_describing_a_checkpoint_and_data_needs_no_torch(tiny_run: Any) -> None:
+    code = (
+        "import sys; from pathlib import Path; from nmtdeep.inspection import inspect\n"
+        "for path in sys.argv[1:]: assert not inspect(Path(path)).problems\n"
+        "assert 'torch' not in sys.modules"
+    )
+    command = [sys.executable, "-c", code, tiny_run.newer, tiny_run.data.path]
+    subprocess.run(command, check=True)
