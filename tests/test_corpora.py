@@ -113,8 +113,11 @@ def test_flags_are_those_of_a_set(tmp_path, room):
         (tmp_path / str(number)).write_bytes(hashes.tobytes())
     flags = [np.ones(len(each), np.bool_) for each in corpora]
     paths = [tmp_path / str(number) for number in range(3)]
-    again = np.zeros(50, np.bool_)
-    mark_repeated(list(zip(paths, flags, strict=True)), [(paths[0], again)], at_once=room)
+    other, again = draw.integers(0, 60, 20).astype(np.uint64), np.zeros(50, np.bool_)
+    (tmp_path / "other").write_bytes(other.tobytes())
+    found = np.zeros(20, np.bool_)
+    others = [(paths[0], again), (tmp_path / "other", found)]
+    mark_repeated(list(zip(paths, flags, strict=True)), others, at_once=room)
     seen: set[int] = set()
     for each, marked in zip(corpora, flags, strict=True):
         expected = []
@@ -123,6 +126,7 @@ def test_flags_are_those_of_a_set(tmp_path, room):
             seen.add(value)
         assert marked.tolist() == expected
     assert again.all()
+    assert found.tolist() == [value in seen for value in other.tolist()]
 
 
 def test_pairs_in_other_languages_are_dropped(tmp_path):
@@ -155,7 +159,7 @@ def test_names_of_corpora(options, expected):
 
 def test_corpora_that_cannot_be(tmp_path):
     for options in (["a", "b"], ["a=x", "a=y"], ["a=x", "y"]):
-        with pytest.raises(UserError, match="need a name each"):
+        with pytest.raises(UserError, match="--train"):
             named(options)
     corpora = {"valid": write(tmp_path / "a", CLEAN), "b": tmp_path / "a"}
     with pytest.raises(UserError, match="'valid' cannot be the name of a split"):

@@ -184,14 +184,6 @@ def test_gzip_and_crlf_are_the_same_data(files):
     assert sums(files / "plain") == sums(files / "packed")
 
 
-def test_names_that_collide(files):
-    test = write(files / "valid", ["a"], ["b"])
-    for settings, message in (({"tests": [test]}, "'valid'"), ({"target": "en"}, "both en")):
-        with pytest.raises(UserError, match=message):
-            run(files, **settings)
-    assert not (files / "data").exists()
-
-
 def test_output_directory_in_use(files):
     run(files)
     before = (files / "data/data.json").read_bytes()

@@ -28,7 +28,9 @@ def learn_bpe(text: Text, words: Tallies, progress: Progress) -> Models:
     with progress.step("learn BPE", bpe.merges * len(texts)) as advance:
         # A first call, before any merge, is for the header.
         merges = [learn(each, bpe.merges, report=lambda n: advance(n > 0)) for each in texts]
-    codes = [Bpe(each) for each in merges] * (2 if joint else 1)
+    codes = [Bpe(each) for each in merges]
+    if joint:
+        codes.append(codes[0])
     if bpe.vocabulary_threshold:
         for side, counts in enumerate(sides):
             pieces = codes[side].count(counts).items()

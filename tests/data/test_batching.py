@@ -110,12 +110,6 @@ def test_runs_equal_those_of_a_simple_loop(lengths: np.ndarray, budget: int, ran
     assert [run.tolist() for run in cut_by_tokens(longer, order, budget)] == runs
 
 
-def test_a_sentence_beyond_every_budget_is_an_update_of_its_own() -> None:
-    lengths = np.array([[2, 50, 2, 2], [2, 3, 2, 2]], dtype=np.int32)
-    plan = updates(lengths, Batches(group_tokens=8, tokens_per_update=8), seed=1, epoch=0)
-    assert sorted(sorted(np.concatenate(update).tolist()) for update in plan) == [[0, 2, 3], [1]]
-
-
 def test_sorted_by_target_then_source_then_the_order_given() -> None:
     lengths = np.array([[5, 4, 4, 1, 4], [2, 2, 2, 3, 1]], dtype=np.int32)
     assert sort_by_length(lengths).tolist() == [4, 1, 2, 0, 3]

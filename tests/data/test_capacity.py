@@ -81,13 +81,6 @@ def test_few_capacities_hold_nearly_all_later_batches_with_little_padding(group)
     assert 1 - sum(int(each.sum()) for each, _ in held) / padded <= 0.05
 
 
-def test_batches_of_one_shape_have_one_capacity():
-    lengths = np.full((2, 10), 4)
-    (capacity,) = capacities([lengths] * 5)
-    assert capacity.fillers(lengths) is not None
-    assert sum(capacity.tokens) <= 2 * (40 + 16)
-
-
 def test_a_filled_batch_has_the_sentences_then_padding_then_empty_ones(make_corpus):
     corpus = ParallelCorpus(make_corpus(SOURCES), make_corpus(TARGETS))
     capacity = Capacity((16, 13), 8, (5, 6))

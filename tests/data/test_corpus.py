@@ -72,14 +72,11 @@ def test_incomplete_missing_and_other_directories(directory, tmp_path):
         DataDirectory.open(directory).corpus("test")
     index = directory / "data.json"
     content = json.loads(index.read_text())
-    for text, message in (
-        (json.dumps({**content, "format": 99}), "format 99"),
-        ("{", "cannot be read"),
-        (json.dumps({**content, "dtype": {"source": "uint16"}}), "dtype"),
-    ):
+    wrong = {"format": 99}, {"dtype": {"source": "uint16"}}
+    for text in ("{", *(json.dumps(content | change) for change in wrong)):
         index.write_text(text)
         write_sums(directory, "data.json")
-        with pytest.raises(DataError, match=message):
+        with pytest.raises(DataError, match=r"data\.json: "):
             DataDirectory.open(directory)
     index.unlink()
     with pytest.raises(DataError, match="not a complete data directory"):

@@ -62,15 +62,8 @@ def test_without_semaphores_one_process_does_the_work_and_one_line_says_so(capsy
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root")
-@pytest.mark.parametrize("state", ["missing", "read-only"])
-def test_no_shared_memory(state, tmp_path):
+def test_no_shared_memory():
     mount = "mount -t tmpfs -o ro none /dev/shm"
-    if state == "missing":
-        mount = (
-            f"mount -t tmpfs none {tmp_path} && cd {tmp_path} && for name in null zero random "
-            "urandom; do touch $name && mount --bind /dev/$name $name; done "
-            "&& mount --rbind . /dev && cd /"
-        )
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
         "from operator import neg; from nmtdeep.data.parallel import ordered_map\n"
@@ -110,11 +103,6 @@ def test_workers_are_numbered():
         started = pool._pool._initargs[1]
         assert set(pool.start([worker_number] * 6)) <= {0, 1}
     assert started.value == 2
-
-
-def test_an_error_in_a_worker_arrives():
-    with pytest.raises(TypeError):
-        list(ordered_map(neg, ["a"], workers=2))
 
 
 def test_a_dead_worker_is_a_clear_error():

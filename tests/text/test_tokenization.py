@@ -42,10 +42,6 @@ def test_aggressive_hyphens_are_split_and_closed_again():
     assert tokenizer.detokenize(words) == "a well-known fact"
 
 
-def test_an_unknown_language_is_tokenized_without_abbreviations():
-    assert moses("xx").tokenize("Hello, you.") == ["Hello", ",", "you", "."]
-
-
 words = st.text("abcdeäßéñ0123456789", min_size=1, max_size=6)
 clause = st.lists(words, min_size=1, max_size=5).map(" ".join)
 phrase = st.one_of(
