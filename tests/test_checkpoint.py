@@ -151,14 +151,12 @@ def another_format(path: Path) -> None:
         ("text/text.yaml", garble),
     ],
 )
-@pytest.mark.parametrize("forged", [False, True], ids=["old checksums", "forged checksums"])
-def test_a_damaged_file_is_named(
-    name: str, damage: Callable[[Path], None], forged: bool, copy: Path
+def test_a_damaged_file_is_named_though_its_checksum_fits(
+    name: str, damage: Callable[[Path], None], copy: Path
 ) -> None:
     path = copy / "checkpoint_20" / name
     damage(path)
-    if forged:
-        files.write_sums(copy / "checkpoint_20")
+    files.write_sums(copy / "checkpoint_20")
     with pytest.raises(UserError) as caught:
         checkpoint.load(copy / "checkpoint_20")
     assert str(path) in str(caught.value)
@@ -198,14 +196,6 @@ def test_a_tensor_of_another_shape_is_named(
     files.write_sums(path.parent)
     with pytest.raises(UserError, match=f"{path}: .*source_embedding.weight"):
         checkpoint.load(copy)
-
-
-def test_other_and_missing_directories_are_named(tmp_path: Path) -> None:
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "model.bin").write_bytes(b"something else")
-    for name, why in (("home", "no finished checkpoint"), ("away", "does not exist")):
-        with pytest.raises(UserError, match=f"{tmp_path / name}: {why}"):
-            checkpoint.load(tmp_path / name)
 
 
 class Full(dict[str, Any]):

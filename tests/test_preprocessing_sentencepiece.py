@@ -67,14 +67,6 @@ def test_ids_on_disk_spell_the_lines(folder, sharing):
     assert rows["text"] == "ja to km, raw text, SentencePiece (unigram)"
 
 
-def test_workers_chunks_and_another_start_change_no_byte(folder, monkeypatch):
-    run(folder, "one")
-    monkeypatch.setattr("nmtdeep.preprocessing.preprocess.CHUNK", 2)
-    run(folder, "two", workers=2)
-    sums = [(folder / out / "SHA256SUMS").read_bytes() for out in ("one", "two")]
-    assert sums[0] == sums[1]
-
-
 def test_a_model_learned_on_both_sides_is_the_librarys(folder):
     """Trained by the library on the same lines with its own defaults and ours."""
     run(folder, tokenizer={"model": "bpe", "byte_fallback": False, "character_coverage": 1.0})

@@ -106,11 +106,6 @@ def test_subwords_in_raw_text(clean: Pairs, target: str) -> None:
     assert found(pairs, form="bpe") == []
 
 
-def test_carriage_returns_inside_a_line(clean: Pairs) -> None:
-    (line,) = found([("one\rtwo", "eins"), *clean])
-    assert line.startswith("x.en: 1 of 601 lines looked at (such as line 1) have carriage returns")
-
-
 def test_a_sample_is_spread_over_all_lines_and_bounded() -> None:
     sample = Sample()
     for number in range(1, 100_001):

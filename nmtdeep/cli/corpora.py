@@ -33,7 +33,7 @@ def fetch(
         out: Folder to write to.
         folder: Folder with archives downloaded by hand, named as --dry-run shows.
     """
-    from nmtdeep.preprocessing.progress import Progress
+    from nmtdeep.preprocessing.progress import ProgressBar
     from nmtdeep.tools.fetch.catalog import load_catalog
     from nmtdeep.tools.fetch.corpus import Fetch
 
@@ -47,7 +47,7 @@ def fetch(
         catalog.sources,
         out,
         folder,
-        progress=Progress("none" if quiet else "auto"),
+        progress=ProgressBar("none" if quiet else "auto"),
         say=(lambda _: None) if quiet else lambda line: typer.echo(line, err=True),
     )
     if dry_run or not quiet:
@@ -99,7 +99,7 @@ def preprocess(
     from nmtdeep.preprocessing.inputs import named
     from nmtdeep.preprocessing.language import unchecked, without_rules
     from nmtdeep.preprocessing.preprocess import Preprocessing
-    from nmtdeep.preprocessing.progress import Progress
+    from nmtdeep.preprocessing.progress import ProgressBar
     from nmtdeep.preprocessing.reuse import ReusedText
 
     languages = {"source": source_lang, "target": target_lang}
@@ -132,7 +132,7 @@ def preprocess(
         typer.echo("\n".join(job.plan()))
         typer.echo(f"would write {out}; nothing was written")
         return
-    progress = Progress("none" if quiet else "auto")
+    progress = ProgressBar("none" if quiet else "auto")
     report = job.run(workers=workers or cores(), progress=progress)
     if not quiet:
         from nmtdeep.tables import show

@@ -26,7 +26,7 @@ from nmtdeep.preprocessing import transforms
 from nmtdeep.preprocessing.counting import Tally, mark_repeated
 from nmtdeep.preprocessing.inputs import Input, check_free, check_tags, find_inputs
 from nmtdeep.preprocessing.learning import Models, Tallies, learn_bpe, learn_pieces, vocabularies
-from nmtdeep.preprocessing.progress import Progress
+from nmtdeep.preprocessing.progress import ProgressBar
 from nmtdeep.preprocessing.summary import PreprocessingReport, Reason, SplitReport, plus
 from nmtdeep.preprocessing.transforms import Pair
 from nmtdeep.text.pipeline import TextPipeline
@@ -86,14 +86,14 @@ class Preprocessing:
         for source, target in transforms.tokenize([*islice(self.inputs[0].pairs(), 3)], text).pairs:
             yield from (f"{text.source}: {source}", f"{text.target}: {target}")
 
-    def run(self, *, workers: int = 1, progress: Progress | None = None) -> PreprocessingReport:
+    def run(self, *, workers: int = 1, progress: ProgressBar | None = None) -> PreprocessingReport:
         """Write the data directory, whole or not at all.
 
         Args:
             progress: shows how far it is.
         """
         with files.replace_directory(self.out) as partial:
-            return _Run(self, partial, workers, progress or Progress("none")).all()
+            return _Run(self, partial, workers, progress or ProgressBar("none")).all()
 
 
 @dataclass
@@ -103,7 +103,7 @@ class _Run:
     job: Preprocessing
     directory: Path
     workers: int
-    progress: Progress
+    progress: ProgressBar
     reports: dict[str, SplitReport] = field(default_factory=dict)
 
     @property

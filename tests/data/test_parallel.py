@@ -1,7 +1,6 @@
 """In order, in several processes or a thread, with few items on their way."""
 
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -59,30 +58,6 @@ def test_without_semaphores_one_process_does_the_work_and_one_line_says_so(capsy
     for _ in range(2):
         assert list(ordered_map(neg, range(5), workers=2)) == [0, -1, -2, -3, -4]
     assert capsys.readouterr().err.count("\n") == 1
-
-
-@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root")
-def test_no_shared_memory():
-    mount = "mount -t tmpfs -o ro none /dev/shm"
-    code = (
-        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
-        "from operator import neg; from nmtdeep.data.parallel import ordered_map\n"
-        "import nmtdeep.text.tokenization\n"
-        "from nmtdeep.training.launch import launch\n"
-        "if __name__ == '__main__':\n"
-        "    assert list(ordered_map(neg, [1, 2], workers=2)) == [-1, -2]\n"
-        "    launch(2, int)\n"
-    )
-    inside = f'{mount} && exec "$0" -c "$1"'
-    command = ["unshare", "-m", "bash", "-c", inside, sys.executable, code]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    if "unshare failed" in done.stderr or "permission denied" in done.stderr:
-        pytest.skip("may not mount here")
-    warned, *_, last = done.stderr.splitlines()
-    assert warned.startswith("warning: --workers: no semaphores")
-    assert last.startswith("nmtdeep.errors.UserError: --processes: no semaphores")
-    assert "/dev/shm" in last
-    assert "joblib" not in done.stderr
 
 
 def test_results_before_an_error_come_first():

@@ -10,7 +10,7 @@ from nmtdeep.config.text import Text
 from nmtdeep.errors import DataError, UserError
 from nmtdeep.text.bpe import Bpe, learn
 from nmtdeep.text.pipeline import TextPipeline, words_of
-from nmtdeep.text.vocabulary import EOS, shared_or_separate
+from nmtdeep.text.vocabulary import shared_or_separate
 
 LINES = [
     'The cat\'s hat & the "dog" | <b> [x].',
@@ -60,15 +60,6 @@ def test_tokenized_lines_come_back_whatever_the_words(words):
     assert PIPELINE.target.join(pieces, "tokenized") == line
     assert PIPELINE.target.split(" ".join(pieces), "bpe") == pieces
     assert PIPELINE.target.join(pieces, "bpe") == " ".join(pieces)
-
-
-@given(st.text())
-def test_encoded_text_has_one_eos_at_its_end(line):
-    for form in ("raw", "tokenized", "bpe"):
-        ids = PIPELINE.source.encode(line, form)
-        assert ids[-1] == EOS
-        assert ids.count(EOS) == 1
-        assert 0 not in ids
 
 
 def test_lower_casing_comes_first():

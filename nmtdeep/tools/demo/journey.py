@@ -20,7 +20,7 @@ from nmtdeep.data.index import INDEX_FILE
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.devices import resolve_device
 from nmtdeep.preprocessing.preprocess import Preprocessing
-from nmtdeep.preprocessing.progress import Progress
+from nmtdeep.preprocessing.progress import ProgressBar
 from nmtdeep.tables import show
 from nmtdeep.training.final_scores import finish
 from nmtdeep.training.loop import train
@@ -73,7 +73,7 @@ def _preprocess(recipe: Recipe, data: Path, console: Console) -> None:
         job = Preprocessing(
             recipe, train=texts["train"], valid=texts["dev"], tests=[texts["test"]], out=data
         )
-        report = job.run(workers=os.cpu_count() or 1, progress=Progress())
+        report = job.run(workers=os.cpu_count() or 1, progress=ProgressBar())
     report.show(console)
 
 

@@ -11,7 +11,7 @@ import pytest
 from fetching.server import Server
 
 from nmtdeep.errors import UserError
-from nmtdeep.preprocessing.progress import Progress
+from nmtdeep.preprocessing.progress import ProgressBar
 from nmtdeep.tools.fetch.download import RefusedError, Retry, WebOnly, download
 
 BODY = random.Random(1).randbytes(300_000)
@@ -20,7 +20,7 @@ QUICK = Retry(timeout=0.5, attempts=3, pause=0.001)
 
 def get(path: Path, *urls: str) -> list[str]:
     lines: list[str] = []
-    download(urls, path, progress=Progress("none"), retry=QUICK, say=lines.append)
+    download(urls, path, progress=ProgressBar("none"), retry=QUICK, say=lines.append)
     return lines
 
 
