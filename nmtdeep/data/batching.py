@@ -2,7 +2,7 @@
 
 An *update* is one optimizer step: a list of *groups* of sentences of similar length. Which
 sentences form an update depends on the recipe, the seed and the epoch only. How many of a group a
-device takes at once (`max_tokens`) splits groups into batches, and changes nothing but dropout masks.
+device takes at once (`max_tokens`) divides groups into batches: only dropout masks depend on it.
 """
 
 from __future__ import annotations
