@@ -139,14 +139,14 @@ class RankBatches:
         target_tokens: of the whole update, over all processes; so are the next two.
         padded_tokens: cells of its batches, both sides.
         real_tokens: of both sides.
-        passes: the largest number of batches of a rank.
+        max_batches_of_a_rank: over all ranks.
     """
 
     batches: list[tuple[int, Batch]]
     target_tokens: int
     padded_tokens: int
     real_tokens: int
-    passes: int
+    max_batches_of_a_rank: int
 
     @property
     def longest(self) -> tuple[int, int]:

@@ -127,7 +127,7 @@ def _share(
         target_tokens=sum(int(each[1].sum()) for each in cells),
         padded_tokens=sum(padded),
         real_tokens=sum(int(each.sum()) for each in cells),
-        passes=max(map(owners.count, range(ranks.size))),
+        max_batches_of_a_rank=max(map(owners.count, range(ranks.size))),
     )
 
 

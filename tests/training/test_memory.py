@@ -183,7 +183,9 @@ def second_is_short(
         Memory(model, 20)
     whole = RankBatches.single(batches)
     own = whole.batches[ranks.rank :: 2]
-    share = RankBatches(own, whole.target_tokens, whole.padded_tokens, whole.real_tokens, passes=1)
+    share = RankBatches(
+        own, whole.target_tokens, whole.padded_tokens, whole.real_tokens, max_batches_of_a_rank=1
+    )
     result = step_of(model, ranks, sharding=sharding).update(share, 1, 0.01)
     return result, values(model)
 
