@@ -172,6 +172,6 @@ def test_corpora_that_cannot_be(tmp_path):
     with pytest.raises(UserError, match=r"text\.tags: </s> is a type of every vocabulary: choose"):
         run(tmp_path, tags={"train": "</s>"})
     corpora = {"clean": tmp_path / "a", "web": write(tmp_path / "e", [("", "x")])}
-    with pytest.raises(DataError, match="all 1 pairs of web"):
+    with pytest.raises(DataError, match="all 1 training pairs of web"):
         run(tmp_path, train=corpora)
     assert not (tmp_path / "data").exists()

@@ -235,7 +235,7 @@ class _Run:
         if is_training and not report.kept:
             reasons = "; ".join(f"{name}: {lines}" for name, lines in report.reasons.items())
             raise DataError(
-                f"cleaning dropped all {report.read:,} pairs of {split} ({reasons})",
+                f"cleaning dropped all {report.read:,} training pairs of {split} ({reasons})",
                 where="text.clean",
                 hint="loosen it, or look at the files",
             )
