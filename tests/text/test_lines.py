@@ -8,8 +8,6 @@ import os
 import tracemalloc
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from nmtdeep.errors import DataError, UserError
 from nmtdeep.text.lines import LONGEST_LINE, find_side, read_lines
@@ -35,14 +33,6 @@ def test_lines(tmp_path, content, lines):
     assert list(read_lines(plain)) == lines
     assert list(read_lines(str(packed))) == lines
     assert list(read_lines(io.BytesIO(content.encode()))) == lines
-
-
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"))))
-def test_lines_written_again_are_read_as_the_same_lines(lines):
-    once = list(read_lines(io.BytesIO("".join(f"{line}\n" for line in lines).encode())))
-    again = list(read_lines(io.BytesIO("".join(f"{line}\n" for line in once).encode())))
-    assert len(once) == len(lines)
-    assert again == once
 
 
 def message_of(source) -> str:

@@ -2,8 +2,6 @@
 
 import io
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -188,44 +186,6 @@ def test_models_of_characters_are_refused():
     )
     with pytest.raises(DataError, match=r"^any: "):
         SentencePiece(out.getvalue(), "any").settings  # noqa: B018
-
-
-DAMAGED = r"""
-import random, sys
-from pathlib import Path
-from nmtdeep.errors import DataError
-from nmtdeep.text.sentencepiece import SentencePiece
-
-content, draw, outcomes = Path(sys.argv[1]).read_bytes(), random.Random(1), []
-for number in range(200):
-    changed = bytearray(content[: draw.randrange(len(content)) if number % 4 == 0 else None])
-    for _ in range(draw.choice((1, 1, 20)) if number % 4 else 0):
-        # Half of them before the table of the normalizer, which is most of the file.
-        place = draw.randrange(len(changed) // draw.choice((1, 20)))
-        changed[place] ^= 1 << draw.randrange(8)
-    path = Path(sys.argv[1] + ".damaged")
-    path.write_bytes(changed)
-    try:
-        model = SentencePiece.load(path)
-        pieces = model.split("The quick brown fox, \uff21 \ufb01 \u732b")
-        assert not set("\n\t ") & set("".join(pieces)) and "\n" not in model.join(pieces)
-        outcomes.append("read")
-    except DataError as error:
-        assert str(path) in str(error)
-        outcomes.append("refused")
-print(outcomes.count("read"), outcomes.count("refused"))
-"""
-
-
-def test_damaged_models_are_refused_or_read_and_do_not_crash(tmp_path):
-    """In a process of its own, since the library is in C++."""
-    path = tmp_path / "any.model"
-    path.write_bytes(NFKC.content)
-    command = [sys.executable, "-c", DAMAGED, str(path)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    read, refused = map(int, done.stdout.split())
-    assert read + refused == 200 and min(read, refused) > 20
 
 
 def test_a_file_that_is_not_a_model_is_refused_by_name(tmp_path):
