@@ -27,7 +27,7 @@ from nmtdeep.checkpoint import load
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.devices import resolve_device
-from nmtdeep.text.files import read_lines
+from nmtdeep.text.lines import read_lines
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import EOS
 

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from nmtdeep.config.training import Batches
 from nmtdeep.data import batching
-from nmtdeep.data.batch import Batch, Indices, read_batch
+from nmtdeep.data.batch import Batch, read_batch
+from nmtdeep.data.batching import Indices
 from nmtdeep.data.corpus import ParallelCorpus
 
 
@@ -51,9 +53,8 @@ class Work:
     def choose(cls, corpus: ParallelCorpus, *, tokens: int, updates: int, seed: int = 1) -> "Work":
         """The first updates of an epoch, one batch each; the order is random."""
         lengths = np.stack((corpus.source.lengths, corpus.target.lengths))
-        plan = batching.updates(
-            lengths, group_tokens=tokens, tokens_per_update=tokens, seed=seed, epoch=0
-        )
+        sizes = Batches(group_tokens=tokens, tokens_per_update=tokens)
+        plan = batching.updates(lengths, sizes, seed=seed, epoch=0)
         chosen = [group for groups in plan for group in groups][:updates]
         padded = sum(len(group) * int(lengths[:, group].max(axis=1).sum()) for group in chosen)
         return cls(corpus, chosen, lengths[:, np.concatenate(chosen)].astype(np.int64), padded)

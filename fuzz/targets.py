@@ -35,7 +35,7 @@ from nmtdeep.data.corpus import (
     ParallelCorpus,
     corpus_writer,
 )
-from nmtdeep.data.mixture import corpus_of_group, mixture_probabilities
+from nmtdeep.data.plan import corpus_of_group, mixture_probabilities
 from nmtdeep.errors import ConfigError, DataError, UserError
 from nmtdeep.files import write_sums
 from nmtdeep.preprocessing.inputs import check_tags
@@ -172,7 +172,7 @@ def _read(corpus: MonolingualCorpus) -> None:
 def state(data: bytes) -> None:
     """state.json of a checkpoint, as a training reads it."""
     from nmtdeep import checkpoint
-    from nmtdeep.data.windows import DataPosition
+    from nmtdeep.data.position import DataPosition
     from nmtdeep.training.state import Progress
 
     path = file("checkpoint/state.json", data).parent

@@ -11,7 +11,7 @@ from nmtdeep.config.text import Form, SentencePiece, Text
 from nmtdeep.errors import DataError, UserError
 from nmtdeep.text import sentencepiece
 from nmtdeep.text.bpe import Bpe, join, learn, load_merges
-from nmtdeep.text.files import PACKED, read_lines
+from nmtdeep.text.lines import PACKED, read_lines
 from nmtdeep.text.pairs import find_text
 from nmtdeep.text.pipeline import TextPipeline, words_of
 from nmtdeep.text.vocabulary import EOS, UNK, Vocabulary, is_reserved, shared_or_separate

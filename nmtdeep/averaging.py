@@ -57,7 +57,7 @@ def average(inputs: Sequence[Path], out: Path) -> Path:
     """
     if not inputs:
         raise UserError("no checkpoints to average", hint="name at least one")
-    if out.resolve() in [checkpoint.locate(path) for path in inputs]:
+    if out.resolve() in [checkpoint.locate(path).resolve() for path in inputs]:
         raise UserError("one of the inputs", where=out, hint="choose another --output")
     first = newest = checkpoint.load(inputs[0])
     sums: dict[str, Tensor] = {}

@@ -15,12 +15,9 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import Tensor
 
 from nmtdeep import files
 from nmtdeep.config.load import read_config
@@ -29,10 +26,12 @@ from nmtdeep.config.render import dump
 from nmtdeep.config.variant import missing_variants, packages_of
 from nmtdeep.data.index import INDEX_FILE
 from nmtdeep.errors import CheckpointError
-from nmtdeep.model.fit import HINT as FIT_HINT
-from nmtdeep.model.fit import build_from, check_shapes
-from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.pipeline import TextPipeline
+
+if TYPE_CHECKING:  # torch is imported when a function needs it
+    from torch import Tensor
+
+    from nmtdeep.model.transformer import Transformer
 
 FORMAT = "nmtdeep-1"
 MODEL, OPTIMIZER = "model.safetensors", "optimizer.safetensors"
@@ -117,6 +116,8 @@ def save_tensors(
 
     safetensors itself lets only the owner read its files (mode 0600).
     """
+    from safetensors.torch import save_file
+
     path.touch()
     mode = path.stat().st_mode
     plain = {name: tensor.contiguous().cpu() for name, tensor in tensors.items()}
@@ -201,12 +202,12 @@ def locate(path: Path) -> Path:
     meant = follow(path)
     if (meant / STATE).is_file():
         files.check_entries(meant, [meant])
-        return meant.resolve()
+        return _target(meant)
     linked = (follow(path / name) for name in (AVERAGE, BEST, LAST))
     for candidate in (*linked, *reversed(saved(path).values())):
         if (candidate / STATE).is_file():
             files.check_entries(path, [candidate])
-            return candidate.resolve()
+            return _target(candidate)
     what, hint = f"no finished checkpoint (no {STATE})", "train there first, or name another"
     if not path.exists():
         what, hint = "does not exist", "pass a run directory or a checkpoint inside one"
@@ -219,6 +220,11 @@ def locate(path: Path) -> Path:
     elif (path / "source.spm").is_file():
         what, hint = "a MarianMT model", f"convert it: nmtdeep convert marian {path} -o CHECKPOINT"
     raise CheckpointError(what, where=path, hint=hint)
+
+
+def _target(link: Path) -> Path:
+    """Where a link leads to, as a path that begins as the link does; any other path is itself."""
+    return link.parent / link.readlink() if link.is_symlink() else link
 
 
 def read_state(directory: Path) -> dict[str, Any]:
@@ -272,6 +278,8 @@ def read_safetensors(path: Path, *, hint: str) -> dict[str, Tensor]:
     Raises:
         CheckpointError: if it is damaged or something else.
     """
+    from safetensors.torch import load_file
+
     try:
         check_header(path)
         return load_file(path)
@@ -286,6 +294,10 @@ def load_weights(model: Transformer, tensors: Mapping[str, Tensor], path: Path) 
     Raises:
         CheckpointError: naming what is missing, unknown or of another shape.
     """
+    import torch
+
+    from nmtdeep.model.fit import check_shapes
+
     check_shapes(model, tensors, where=path)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -298,6 +310,9 @@ def load(path: Path) -> Loaded:
     Raises:
         UserError: if anything of it is missing, damaged or does not fit together.
     """
+    from nmtdeep.model.fit import HINT as FIT_HINT
+    from nmtdeep.model.fit import build_from
+
     directory = locate(path)
     files.verify(directory, CONFIG, f"{TEXT}/", hint=HINT)
     state = read_state(directory)  # first, for it names packages that the recipe needs
@@ -309,7 +324,7 @@ def load(path: Path) -> Loaded:
     file = directory / MODEL
     tensors = read_tensors(file)
     model = build_from(tensors, recipe.model, **pipeline.sizes, where=file, hint=FIT_HINT)
-    return Loaded(directory, recipe, pipeline, model.eval(), state)
+    return Loaded(directory.resolve(), recipe, pipeline, model.eval(), state)
 
 
 def discard(path: Path) -> None:

@@ -124,7 +124,7 @@ def device_of(name: str, *, rank: int, processes: int, translates: bool = False)
     Args:
         rank: among the processes of this machine.
         processes: their number.
-        translates: as of `resolve_device`.
+        translates: as in `resolve_device`.
 
     Raises:
         UserError: if there is no such device, or not one for each process.

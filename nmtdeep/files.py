@@ -118,7 +118,7 @@ def problems(directory: Path, *names: str, hint: str) -> Iterator[Problem]:
 
 
 def verify(directory: Path, *names: str, hint: str) -> None:
-    """Compare files of `directory` with its `SHA256SUMS`; arguments as of `problems`.
+    """Compare files of `directory` with its `SHA256SUMS`; arguments as in `problems`.
 
     Raises:
         DataError: naming the first file that is damaged.

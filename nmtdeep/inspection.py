@@ -19,15 +19,15 @@ from nmtdeep.config.text import SentencePiece
 from nmtdeep.config.variant import packages_of
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.index import COPY, INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, read_index
-from nmtdeep.data.mixture import MixedPosition
+from nmtdeep.data.position import MixedPosition
 from nmtdeep.errors import CheckpointError, Problem, printable
 from nmtdeep.preprocessing.language import unchecked
-from nmtdeep.preprocessing.report import report_of
-from nmtdeep.preprocessing.warnings import SIZE, Sample, warnings
+from nmtdeep.preprocessing.summary import report_of
+from nmtdeep.preprocessing.text_checks import SIZE, Sample, warnings
 from nmtdeep.scoring.metrics import best_figure
 from nmtdeep.scoring.report import score_table
 from nmtdeep.scoring.stored import SCORES, stored_scores
-from nmtdeep.text.files import read_lines
+from nmtdeep.text.lines import read_lines
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.training.starting import start_text
 from nmtdeep.training.state import Progress
@@ -117,7 +117,7 @@ def _inspect_run(path: Path) -> Inspection:
         notes = [note for note, link in links.items() if link.resolve() == directory.resolve()]
         about = f"  mean of {len(_inputs(state))}" if state.get("kind") == "average" else ""
         if state.get("score") is not None:
-            about = f"  {_score(recipe, state['score'])}"
+            about = f"  {best_figure(recipe.training.validation, state['score'])}"
         about += f" ({', '.join(notes)})" if notes else ""
         line = f"{directory.name:<{longest}}  {size(files.size_of(directory)):>8}{about}"
         screen.add("" if number else "checkpoints", line)
@@ -233,13 +233,8 @@ def _add_progress(screen: Inspection, recipe: Recipe, state: dict[str, Any]) -> 
         parts += [f"{short(progress.target_tokens)} target tokens", duration(progress.seconds)]
     screen.add("trained", ", ".join(parts))
     if progress.best is not None:
-        best = _score(recipe, progress.best)
+        best = best_figure(recipe.training.validation, progress.best)
         screen.add("best", f"update {progress.best_update:,} by validation: {best}")
-
-
-def _score(recipe: Recipe, value: float) -> str:
-    """What chose the best checkpoint, of which a loss is stored as its negative."""
-    return best_figure(recipe.training.validation, value)
 
 
 def _inputs(state: dict[str, Any]) -> list[str]:
@@ -253,8 +248,10 @@ def _add_text(screen: Inspection, recipe: Recipe, pipeline: TextPipeline) -> Non
     """Rows about a text pipeline and its vocabularies."""
     text, merges = recipe.text, [f"{count:,}" for count in pipeline.merges.values()]
     parts = [f"{text.source} to {text.target}", f"{text.input} text"]
-    parts += ["normalized"] * (text.normalize and text.input == "raw")
-    parts += ["lower-cased"] * text.lowercase
+    if text.normalize and text.input == "raw":
+        parts.append("normalized")
+    if text.lowercase:
+        parts.append("lower-cased")
     if merges:
         parts.append(f"{text.bpe.type} BPE of {' and '.join(merges)} merges")
     if isinstance(text.tokenizer, SentencePiece):

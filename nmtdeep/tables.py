@@ -37,12 +37,14 @@ class _Fitted(Table):
     least = 0
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from [self.above] * bool(self.above)
+        if self.above:
+            yield self.above
         if self.least <= options.max_width:
             yield from super().__rich_console__(console, options)
         else:
             yield from self._numbers()
-        yield from [self.below] * bool(self.below)
+        if self.below:
+            yield self.below
 
     def _numbers(self) -> Iterator[Text]:
         headings = [str(column.header) for column in self.columns[self.texts :]]
@@ -50,7 +52,8 @@ class _Fitted(Table):
             name, numbers = row[: self.texts], row[self.texts :]
             for heading, number in zip(headings, numbers, strict=True):
                 yield Text("  ").join([*name, Text.assemble(heading, " ", number)])
-            yield from [] if numbers else [Text("  ").join(name)]
+            if not numbers:
+                yield Text("  ").join(name)
 
 
 def table(

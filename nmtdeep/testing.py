@@ -34,8 +34,7 @@ from nmtdeep.model.build import build, initialize
 from nmtdeep.model.growth import carry_over, layer_maps
 from nmtdeep.model.initialization import Sample
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.preprocessing.preprocess import preprocess
-from nmtdeep.preprocessing.progress import Progress as Silent
+from nmtdeep.preprocessing.preprocess import Preprocessing
 from nmtdeep.text.vocabulary import EOS, PAD
 from nmtdeep.training.loop import train
 
@@ -244,10 +243,5 @@ def small_data(recipe: Recipe, folder: Path) -> None:
                 text = [*islice(lines, 330)]
             for split, part in (("train", text[:300]), ("valid", text[300:])):
                 (folder / f"{split}.{language}").write_text("".join(part), encoding="utf-8")
-    preprocess(
-        recipe,
-        train=folder / "train",
-        valid=folder / "valid",
-        out=folder / "data",
-        progress=Silent("none"),
-    )
+    train, valid = folder / "train", folder / "valid"
+    Preprocessing(recipe, train=train, valid=valid, out=folder / "data").run()

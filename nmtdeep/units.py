@@ -22,7 +22,7 @@ def percent(share: float, digits: int = 1) -> str:
 
 def counted(count: int, noun: str) -> str:
     """A count with its noun: `1 update`, `2,000 updates`."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def short(number: float) -> str:

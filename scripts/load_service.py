@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from nmtdeep.text.files import read_lines
+from nmtdeep.text.lines import read_lines
 
 REFUSED = (429, 503)
 SECONDS = 300

@@ -20,8 +20,7 @@ from nmtdeep.data.batch import Batch, RankBatches, read_batch
 from nmtdeep.data.corpus import DataDirectory, MonolingualCorpus, ParallelCorpus
 from nmtdeep.model.build import build, initialize
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.preprocessing.preprocess import preprocess
-from nmtdeep.preprocessing.progress import Progress as Silent
+from nmtdeep.preprocessing.preprocess import Preprocessing
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.training.state import Progress, optimizer_tensors
 from nmtdeep.training.step import Step
@@ -136,7 +135,7 @@ def _data(folder: Path, recipe: Recipe, train: Pairs, valid: Pairs) -> DataDirec
             text = "".join(f"{line}\n" for line in lines)
             (folder / f"{split}.{language}").write_bytes(text.encode())
     texts = {name: folder / name for name in ("train", "valid")}
-    preprocess(recipe, **texts, out=folder / "data", progress=Silent("none"))
+    Preprocessing(recipe, **texts, out=folder / "data").run()
     return DataDirectory.open(folder / "data")
 
 

@@ -15,8 +15,7 @@ from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DataError, UserError
 from nmtdeep.preprocessing.counting import mark_repeated
 from nmtdeep.preprocessing.inputs import named
-from nmtdeep.preprocessing.preprocess import plan, preprocess
-from nmtdeep.preprocessing.progress import Progress
+from nmtdeep.preprocessing.preprocess import Preprocessing
 
 CLEAN = [("A cat.", "Eine Katze."), ("Two dogs.", "Zwei Hunde."), ("A cat.", "Eine Katze.")]
 WEB = [("A bird.", "Ein Vogel."), ("Two dogs.", "Zwei Hunde."), ("Two dogs.", "Hunde."), ("", "x")]
@@ -29,7 +28,12 @@ def write(prefix: Path, pairs: list[tuple[str, str]]) -> Path:
     return prefix
 
 
-def run(folder: Path, *, out: str = "data", train=None, chunk: int = 2, **text):
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr("nmtdeep.preprocessing.preprocess.CHUNK", 2)
+
+
+def run(folder: Path, *, out: str = "data", train=None, **text):
     recipe = Recipe.model_validate(
         {
             "text": {"bpe": "none", **text},
@@ -38,14 +42,7 @@ def run(folder: Path, *, out: str = "data", train=None, chunk: int = 2, **text):
     )
     corpora = {"clean": write(folder / "a", CLEAN), "web": write(folder / "b", WEB)}
     valid = write(folder / "dev", [("Two dogs.", "Zwei Hunde."), ("A fish.", "Ein Fisch.")])
-    return preprocess(
-        recipe,
-        train=train or corpora,
-        valid=valid,
-        out=folder / out,
-        progress=Progress("none"),
-        chunk=chunk,
-    )
+    return Preprocessing(recipe, train=train or corpora, valid=valid, out=folder / out).run()
 
 
 def words(data: DataDirectory, split: str) -> list[str]:
@@ -116,8 +113,11 @@ def test_flags_are_those_of_a_set(tmp_path, room):
         (tmp_path / str(number)).write_bytes(hashes.tobytes())
     flags = [np.ones(len(each), np.bool_) for each in corpora]
     paths = [tmp_path / str(number) for number in range(3)]
-    again = np.zeros(50, np.bool_)
-    mark_repeated(list(zip(paths, flags, strict=True)), [(paths[0], again)], at_once=room)
+    other, again = draw.integers(0, 60, 20).astype(np.uint64), np.zeros(50, np.bool_)
+    (tmp_path / "other").write_bytes(other.tobytes())
+    found = np.zeros(20, np.bool_)
+    others = [(paths[0], again), (tmp_path / "other", found)]
+    mark_repeated(list(zip(paths, flags, strict=True)), others, at_once=room)
     seen: set[int] = set()
     for each, marked in zip(corpora, flags, strict=True):
         expected = []
@@ -126,6 +126,7 @@ def test_flags_are_those_of_a_set(tmp_path, room):
             seen.add(value)
         assert marked.tolist() == expected
     assert again.all()
+    assert found.tolist() == [value in seen for value in other.tolist()]
 
 
 def test_pairs_in_other_languages_are_dropped(tmp_path):
@@ -158,7 +159,7 @@ def test_names_of_corpora(options, expected):
 
 def test_corpora_that_cannot_be(tmp_path):
     for options in (["a", "b"], ["a=x", "a=y"], ["a=x", "y"]):
-        with pytest.raises(UserError, match="need a name each"):
+        with pytest.raises(UserError, match="--train"):
             named(options)
     corpora = {"valid": write(tmp_path / "a", CLEAN), "b": tmp_path / "a"}
     with pytest.raises(UserError, match="'valid' cannot be the name of a split"):
@@ -167,7 +168,7 @@ def test_corpora_that_cannot_be(tmp_path):
         run(tmp_path, tags={"crawl": "<bt>"})
     wrong, corpora = Recipe.model_validate({"text": {"tags": {"a": "<bt>"}}}), {"b": tmp_path / "a"}
     with pytest.raises(UserError, match=r"text\.tags: a is not a training corpus, only b"):
-        list(plan(wrong, train=corpora, valid=tmp_path / "dev", out=tmp_path / "data"))
+        Preprocessing(wrong, train=corpora, valid=tmp_path / "dev", out=tmp_path / "data")
     with pytest.raises(UserError, match=r"text\.tags: </s> is a type of every vocabulary: choose"):
         run(tmp_path, tags={"train": "</s>"})
     corpora = {"clean": tmp_path / "a", "web": write(tmp_path / "e", [("", "x")])}

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from pathlib import Path
-
-import numpy as np
-import pytest
 
 from nmtdeep.preprocessing.counting import WORDS as WORDS_COUNTED
-from nmtdeep.preprocessing.counting import Tally, mark_repeated
+from nmtdeep.preprocessing.counting import Tally
 
 TEXT = "to be or not to be that is the question whether tis nobler in the mind to suffer"
 WORDS = TEXT.split()
@@ -43,21 +39,3 @@ def test_the_rarest_words_are_forgotten_and_counted_as_forgotten() -> None:
     assert tally.forgotten == 6
     many = tallied([f"w{random.Random(3).randrange(40) + place % 7}" for place in range(300)], 6)
     assert many.forgotten == 300 - many.counts.total()
-
-
-@pytest.mark.parametrize("room", [1, 2, 3, 7, 1000])
-def test_repetitions_are_those_of_a_dictionary(room: int, tmp_path: Path) -> None:
-    draw = np.random.default_rng(2)
-    train = draw.integers(0, 30, 60).astype(np.uint64)
-    others = [draw.integers(0, 60, size).astype(np.uint64) for size in (20, 0, 5)]
-    paths = [tmp_path / str(number) for number in range(4)]
-    for path, hashes in zip(paths, [train, *others], strict=True):
-        path.write_bytes(hashes.tobytes())
-    known = set(train.tolist())
-    expected = [60 - len(known), *(sum(value in known for value in few.tolist()) for few in others)]
-    marked = [(path, np.ones(path.stat().st_size // 8, np.bool_)) for path in paths]
-    mark_repeated(marked[:1], marked[1:], at_once=room)
-    assert [flags.sum() for _, flags in marked] == expected
-    paths[0].write_bytes(b"")
-    mark_repeated([(paths[0], np.ones(0, np.bool_))], marked[1:], at_once=room)
-    assert not any(flags.any() for _, flags in marked[1:])

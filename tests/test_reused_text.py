@@ -15,10 +15,9 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.text import SentencePiece
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import UserError
-from nmtdeep.preprocessing.preprocess import preprocess
-from nmtdeep.preprocessing.progress import Progress
-from nmtdeep.preprocessing.report import PreprocessingReport, report_of
+from nmtdeep.preprocessing.preprocess import Preprocessing
 from nmtdeep.preprocessing.reuse import ReusedText
+from nmtdeep.preprocessing.summary import PreprocessingReport, report_of
 from nmtdeep.text.sentencepiece import learn
 from nmtdeep.text.vocabulary import UNK
 
@@ -46,8 +45,7 @@ def reused(path: Path, corpus: dict[str, Path]) -> tuple[DataDirectory, Preproce
     recipe, changes = text.adopt(Recipe.model_validate(OTHER))
     assert {"text.lowercase: true -> false", "text.bpe.merges: 5 -> 60"} <= set(changes)
     out = corpus["train"].with_name(f"of-{path.name}")
-    how: dict[str, Any] = {"pipeline": text.pipeline, "progress": Progress("none")}
-    report = preprocess(recipe, **corpus, out=out, **how)
+    report = Preprocessing(recipe, **corpus, out=out, pipeline=text.pipeline).run()
     return DataDirectory.open(out), report
 
 
@@ -60,25 +58,6 @@ def test_ids_are_those_of_the_pipeline(tiny_run, corpus):
             pipelines = (tiny_run.pipeline.source, tiny_run.pipeline.target)
             for side, pipeline, line in zip(sides, pipelines, pair, strict=True):
                 assert list(side[number]) == pipeline.encode(line)
-
-
-def test_a_sentencepiece_model_is_reused(tiny_run, corpus, make_data, tmp_path):
-    folder, text = tmp_path / "old", tiny_run.data.path.parent
-    folder.mkdir()
-    lines = [(text / f"train.{side}").read_text().splitlines() for side in ("en", "de")]
-    pairs = list(zip(*lines, strict=True))
-    pieces = {"text": {"bpe": "none", "tokenizer": {"type": "sentencepiece", "size": 400}}}
-    data = make_data(folder, Recipe.model_validate(pieces), pairs, pairs[:5])
-    found = ReusedText.of(data.path)
-    recipe, changes = found.adopt(Recipe())
-    assert "text.tokenizer.type: moses_bpe -> sentencepiece" in changes
-    how: dict[str, Any] = {"pipeline": found.pipeline, "progress": Progress("none")}
-    preprocess(recipe, **corpus, out=tmp_path / "new", **how)
-    new = DataDirectory.open(tmp_path / "new")
-    assert new.pipeline.fingerprint() == data.pipeline.fingerprint()
-    for number, (source, target) in enumerate(PAIRS[:2]):
-        assert list(new.corpus("train").source[number]) == data.pipeline.source.encode(source)
-        assert list(new.corpus("train").target[number]) == data.pipeline.target.encode(target)
 
 
 def test_a_sentencepiece_model_of_another_program_is_used(corpus, tmp_path):
@@ -104,9 +83,8 @@ def test_a_sentencepiece_model_of_another_program_is_used(corpus, tmp_path):
         "text.tokenizer.byte_fallback: true -> false",
     ]
     assert recipe.text.tokenizer.sampling.alpha == 0.1
-    how: dict[str, Any] = {"pipeline": found.pipeline, "progress": Progress("none")}
-    named = corpus | {"train": {"train": corpus["train"]}}
-    report = preprocess(recipe, **named, out=tmp_path / "data", **how)
+    out = tmp_path / "data"
+    report = Preprocessing(recipe, **corpus, out=out, pipeline=found.pipeline).run()
     data = DataDirectory.open(tmp_path / "data")
     vocabulary = data.pipeline.source.vocabulary
     assert vocabulary is data.pipeline.target.vocabulary
@@ -118,16 +96,6 @@ def test_a_sentencepiece_model_of_another_program_is_used(corpus, tmp_path):
             assert vocabulary.words(ids) == [*tag, *pieces]
     cells, text = rows(found, report)
     assert list(cells) == ["train", "valid"] and "no report" not in text
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [("none.model", r"none\.model: missing"), ("some.model", r"not a SentencePiece model")],
-)
-def test_what_is_no_model_is_refused(tmp_path, name, message):
-    (tmp_path / "some.model").write_text("no model")
-    with pytest.raises(UserError, match=message):
-        ReusedText.of(tmp_path / name).adopt(Recipe())
 
 
 def test_a_model_replaces_the_tokenizer_of_words(tmp_path):
@@ -171,12 +139,6 @@ def test_the_report_compares_both_corpora(tiny_run, corpus):
     assert "has no report" not in text
 
 
-def test_a_run_has_no_report_of_its_corpus(tiny_run, corpus):
-    found, text = rows(ReusedText.of(tiny_run.path), reused(tiny_run.path, corpus)[1])
-    assert list(found) == ["train", "valid"]
-    assert f"{tiny_run.path} has no report of its corpus" in text
-
-
 def test_a_report_of_an_earlier_version_has_dashes(tiny_run, corpus):
     path = tiny_run.data.path
     report = reused(path, corpus)[1]
@@ -200,14 +162,16 @@ def test_a_model_that_does_not_go_with_the_text_is_refused(tiny_run, tmp_path, m
         ReusedText.of(data.path).adopt(Recipe())
 
 
-def test_what_has_no_text_is_refused(tmp_path):
-    with pytest.raises(UserError, match="does not exist"):
-        ReusedText.of(tmp_path / "nowhere")
-
-
 def test_a_damaged_vocabulary_is_refused(tiny_run, corpus):
     data, _ = reused(tiny_run.data.path, corpus)
     vocabulary = data.path / "text" / "vocabulary.tsv"
     vocabulary.write_text(vocabulary.read_text().replace("\t1\n", "\t2\n", 1))
     with pytest.raises(UserError, match=r"vocabulary.tsv: damaged or changed"):
         ReusedText.of(data.path)
+
+
+def test_what_has_no_text_is_refused(tmp_path):
+    (tmp_path / "some.model").write_text("no model")
+    for name in ("nowhere", "none.model", "some.model"):
+        with pytest.raises(UserError, match=name):
+            ReusedText.of(tmp_path / name).adopt(Recipe())

@@ -20,7 +20,7 @@ from nmtdeep.config.load import load_recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.index import RECIPE_FILE
 from nmtdeep.decoding.translator import Translator
-from nmtdeep.preprocessing.preprocess import preprocess
+from nmtdeep.preprocessing.preprocess import Preprocessing
 from nmtdeep.training import loop
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.ranks import Ranks
@@ -44,13 +44,14 @@ def prepare(kit: Path, folder: Path, pretend: bool) -> None:
         download(kit / "wheels")
     train, valid, test = find_corpus(folder, "en")
     recipe = load_recipe(RECIPE, ["text.bpe.merges=100"] if pretend else [])
-    preprocess(recipe, train=train, valid=valid, tests=[test], out=kit / DATA)
+    Preprocessing(recipe, train=train, valid=valid, tests=[test], out=kit / DATA).run()
     with TemporaryDirectory() as place:
         pairs, types = (200, 50) if pretend else (40_000, 32_000)
         train = write_synthetic(Path(place) / "train", pairs, types)
         valid = write_synthetic(Path(place) / "valid", 100, types)
         as_is = ["text.input=tokenized", "text.normalize=false", "text.bpe=none"]
-        preprocess(load_recipe(RECIPE, as_is), train=train, valid=valid, out=kit / SYNTHETIC)
+        synthetic = load_recipe(RECIPE, as_is)
+        Preprocessing(synthetic, train=train, valid=valid, out=kit / SYNTHETIC).run()
         train_briefly(kit, Path(place) / "run", 2 if pretend else 150)
     answers = computed(kit, torch.device("cpu"))
     (kit / ANSWERS).write_text(json.dumps(answers), encoding="utf-8")

@@ -18,7 +18,7 @@ import torch
 
 from nmtdeep.analysis.measurement import Column, Measurement, check_same_text, origin
 from nmtdeep.checkpoint import Loaded
-from nmtdeep.data.batch import pad
+from nmtdeep.data.batch import pad_batch
 from nmtdeep.data.batching import cut_by_tokens, sort_by_length
 from nmtdeep.data.corpus import DataDirectory, MonolingualCorpus
 from nmtdeep.errors import UserError
@@ -63,7 +63,7 @@ def layer_similarities(
     lengths, device = corpus.lengths, model.output.weight.device
     sums = torch.zeros(len(model.encoder.layers) + 1, 3, dtype=torch.float64)
     for indices in cut_by_tokens(lengths, sort_by_length(lengths[None]), BATCH_TOKENS):
-        source = pad([corpus[int(index)] for index in indices]).to(device)
+        source = pad_batch([corpus[int(index)] for index in indices]).to(device)
         outputs, mask = model.encode_deeply(source)[1], source != model.pad
         for layer, output in enumerate(outputs):
             others = outputs[0], outputs[max(layer - 1, 0)]

@@ -32,7 +32,7 @@ def fetch(
         out: Folder to write to.
         folder: Folder with archives downloaded by hand, named as --dry-run shows.
     """
-    from nmtdeep.preprocessing.progress import Progress
+    from nmtdeep.preprocessing.progress import ProgressBar
     from nmtdeep.tools.fetch.catalog import load_catalog
     from nmtdeep.tools.fetch.corpus import Fetch
 
@@ -46,7 +46,7 @@ def fetch(
         catalog.sources,
         out,
         folder,
-        progress=Progress("none" if quiet else "auto"),
+        progress=ProgressBar("none" if quiet else "auto"),
         say=(lambda _: None) if quiet else lambda line: typer.echo(line, err=True),
     )
     if dry_run or not quiet:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer import Option
@@ -50,9 +50,8 @@ def preprocess(
     from nmtdeep.devices import cores
     from nmtdeep.preprocessing.inputs import named
     from nmtdeep.preprocessing.language import unchecked, without_rules
-    from nmtdeep.preprocessing.preprocess import plan
-    from nmtdeep.preprocessing.preprocess import preprocess as run
-    from nmtdeep.preprocessing.progress import Progress
+    from nmtdeep.preprocessing.preprocess import Preprocessing
+    from nmtdeep.preprocessing.progress import ProgressBar
     from nmtdeep.preprocessing.reuse import ReusedText
 
     languages = {"source": source_lang, "target": target_lang}
@@ -71,18 +70,26 @@ def preprocess(
     text_of = resolved.text
     notes = [*without_rules(text_of), unchecked((text_of.source, text_of.target))]
     typer.echo("".join(f"{note}\n" for note in notes if note and not quiet), nl=False)
-    files: dict[str, Any] = {"train": named(train), "valid": valid, "tests": test or []}
-    files |= {"out": out, "overwrite": overwrite, "pipeline": reused and reused.pipeline}
-    files["warn"] = lambda line: typer.echo(f"nmtdeep: warning: {line}", err=True)
+    job = Preprocessing(
+        resolved,
+        train=named(train),
+        valid=valid,
+        tests=test or [],
+        out=out,
+        overwrite=overwrite,
+        pipeline=reused.pipeline if reused else None,
+        warn=lambda line: typer.echo(f"nmtdeep: warning: {line}", err=True),
+    )
     if dry_run:
-        typer.echo("\n".join(plan(resolved, **files)))
+        typer.echo("\n".join(job.plan()))
         typer.echo(f"would write {out}; nothing was written")
         return
-    progress = Progress("none" if quiet else "auto")
-    report = run(resolved, **files, workers=workers or cores(), progress=progress)
+    progress = ProgressBar("none" if quiet else "auto")
+    report = job.run(workers=workers or cores(), progress=progress)
     if not quiet:
         from nmtdeep.tables import show
 
         report.show()
-        show(*[reused.compared(report)] if reused else [])
+        if reused:
+            show(reused.compared(report))
         typer.echo(f"data directory: {out}")

@@ -42,7 +42,7 @@ def translate(
     from nmtdeep.decoding import resuming, streams
     from nmtdeep.decoding.translator import Translator
     from nmtdeep.devices import cores
-    from nmtdeep.preprocessing.progress import Progress
+    from nmtdeep.preprocessing.progress import ProgressBar
 
     if resume and overwrite:
         raise UserError("excludes --resume", where="--overwrite", hint="leave one of them out")
@@ -64,7 +64,7 @@ def translate(
     with (
         opened as translator,
         resuming.writer(output, done) if resume else streams.writer(output) as write,
-        Progress("auto" if shown else "none").step("translate", lines) as advance,
+        ProgressBar("auto" if shown else "none").step("translate", lines) as advance,
     ):
         advance(done.first)
         count = streams.translate(

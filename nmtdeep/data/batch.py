@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from nmtdeep.data.batching import Indices
 from nmtdeep.data.capacity import Capacity
-from nmtdeep.data.corpus import Ids, MonolingualCorpus, ParallelCorpus
+from nmtdeep.data.corpus import Ids, ParallelCorpus
 from nmtdeep.packing import Packing, to_device
 from nmtdeep.text.vocabulary import EOS, PAD
-
-Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -139,14 +139,14 @@ class RankBatches:
         target_tokens: of the whole update, over all processes; so are the next two.
         padded_tokens: cells of its batches, both sides.
         real_tokens: of both sides.
-        passes: the largest number of batches of a rank.
+        max_batches_of_a_rank: over all ranks.
     """
 
     batches: list[tuple[int, Batch]]
     target_tokens: int
     padded_tokens: int
     real_tokens: int
-    passes: int
+    max_batches_of_a_rank: int
 
     @property
     def longest(self) -> tuple[int, int]:
@@ -166,17 +166,13 @@ class RankBatches:
         )
 
 
-def pad(sentences: Sequence[Sequence[int] | Ids]) -> Tensor:
+def pad_batch(sentences: Sequence[Sequence[int] | Ids]) -> Tensor:
     """Stack id sequences into `(sentences, longest)`, filled with PAD at the end."""
-    out = np.full((len(sentences), max(map(len, sentences))), PAD, dtype=np.int64)
-    for row, sentence in zip(out, sentences, strict=True):
-        row[: len(sentence)] = sentence
-    return torch.from_numpy(out)
+    lengths = np.array([len(sentence) for sentence in sentences])
+    return torch.from_numpy(_padded(np.concatenate(sentences), lengths))
 
 
-def gather(corpus: MonolingualCorpus, indices: Indices) -> NDArray[np.int64]:
-    """Ids `(sentences, longest)` of the named sentences, PAD behind them."""
-    flat, lengths = corpus.read(indices)
+def _padded(flat: NDArray[np.integer[Any]], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     real = np.arange(lengths.max()) < lengths[:, None]
     ids = np.full(real.shape, PAD, np.int64)
     ids[real] = flat
@@ -200,7 +196,7 @@ def read_batch(
 
 
 def _pad(corpus: ParallelCorpus, indices: Indices) -> Batch:
-    source, output = gather(corpus.source, indices), gather(corpus.target, indices)
+    source, output = (_padded(*side.read(indices)) for side in (corpus.source, corpus.target))
     shifted = np.roll(output, 1, axis=1)
     shifted[:, 0] = EOS
     shifted[output == PAD] = PAD

@@ -2,7 +2,7 @@
 
 An *update* is one optimizer step: a list of *groups* of sentences of similar length. Which
 sentences form an update depends on the recipe, the seed and the epoch only. How many of a group a
-device takes at once (`max_tokens`) splits groups into batches and changes no update.
+device takes at once (`max_tokens`) divides groups into batches: only dropout masks depend on it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtdeep.data.batch import Indices
+from nmtdeep.config.training import Batches
+
+Indices = NDArray[np.int64]
 
 
 def sort_by_length(lengths: NDArray[np.int32], order: Indices | None = None) -> Indices:
@@ -45,20 +47,14 @@ def cut_by_tokens(lengths: NDArray[np.int32], order: Indices, budget: int) -> li
 
 
 def updates(
-    lengths: NDArray[np.int32],
-    *,
-    group_tokens: int,
-    tokens_per_update: int,
-    seed: int,
-    epoch: int,
-    window: int = 0,
+    lengths: NDArray[np.int32], batches: Batches, *, seed: int, epoch: int, window: int = 0
 ) -> list[list[Indices]]:
     """The updates of one window: every sentence once, in an order fixed by seed, epoch and window.
 
     Args:
         lengths: `(2, sentences)` source and target lengths, end of sentence included.
-        group_tokens: padded tokens (sentences times longer side) of one group, at most.
-        tokens_per_update: padded tokens of one update, at most; at least one group.
+        batches: padded tokens (sentences times longer side) of a group and of an update, at most;
+            an update has at least one group.
         seed: of the training.
         epoch: counted from 0.
         window: of the epoch, counted from 0.
@@ -66,7 +62,7 @@ def updates(
     random = np.random.default_rng((seed, epoch, window))
     longer = lengths.max(axis=0)
     order = sort_by_length(lengths, random.permutation(lengths.shape[1]))
-    groups = cut_by_tokens(longer, order, min(group_tokens, tokens_per_update))
+    groups = cut_by_tokens(longer, order, min(batches.group_tokens, batches.tokens_per_update))
     plan: list[list[Indices]] = []
     room = 0
     for number in random.permutation(len(groups)).tolist():
@@ -74,7 +70,7 @@ def updates(
         size = len(group) * int(longer[group].max())
         if not plan or size > room:
             plan.append([])
-            room = tokens_per_update
+            room = batches.tokens_per_update
         plan[-1].append(group)
         room -= size
     return plan

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from nmtdeep import files
 from nmtdeep.data.index import COPY, HINT, TEXT_DIRECTORY, VALID, check_files, read_index
 from nmtdeep.errors import DataError
-from nmtdeep.text.files import read_lines
+from nmtdeep.text.lines import read_lines
 from nmtdeep.text.pipeline import TextPipeline
 
 Ids = npt.NDArray[np.unsignedinteger[Any]]

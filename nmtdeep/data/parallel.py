@@ -1,4 +1,4 @@
-"""Work on chunks in several processes, results in order, with bounded memory."""
+"""Work in several processes or ahead of time in a thread: in order, with bounded memory."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from functools import cache
-from itertools import islice
+from itertools import islice, repeat
 from multiprocessing.sharedctypes import Synchronized
 from typing import Any, Generic, TypeVar
 
@@ -122,6 +123,31 @@ def lookahead(items: Iterable[Item], count: int) -> Iterator[Item]:
         yield from held
         raise
     yield from held
+
+
+def prefetch(
+    items: Iterator[Item], *, depth: int, begin: Callable[[], object] = lambda: None
+) -> Generator[tuple[Item, float], None, None]:
+    """`items` in order, each with the seconds that its taker waited for it.
+
+    A thread makes at most `depth` items more than were taken. Its errors are raised here, at the
+    position of the item. The thread ends with this generator: at the end of a `for` loop over it,
+    also if the loop ends by `break` or an error.
+
+    Args:
+        begin: called once in the thread, before the first item.
+    """
+    end: Any = object()
+    pool = ThreadPoolExecutor(1, thread_name_prefix="prefetch", initializer=begin)
+    try:
+        for future in lookahead((pool.submit(next, items, end) for _ in repeat(None)), depth):
+            began = time.perf_counter()
+            item = future.result()
+            if item is end:
+                return
+            yield item, time.perf_counter() - began
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:

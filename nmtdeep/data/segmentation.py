@@ -125,13 +125,15 @@ class Segmenter:
 
 @dataclass(frozen=True, kw_only=True)
 class DrawnCorpus(MonolingualCorpus):
-    """Sentences that `read` segments as is drawn for this epoch; lengths are those on disk."""
+    """Sentences that `read` segments as is drawn for this epoch; lengths are those on disk.
+
+    The segmentation depends on seed, epoch, side and number of the sentence.
+    """
 
     segmenter: Segmenter
     epoch: int
 
     def read(self, indices: npt.NDArray[np.int64]) -> Flat:
-        """As of `MonolingualCorpus`, drawn by seed, epoch, side and number of the sentence."""
         ids, lengths = super().read(indices)
         stored = np.split(ids, np.cumsum(lengths)[:-1])
         drawn = [
@@ -152,7 +154,6 @@ class SelectedCorpus(MonolingualCorpus):
     numbers: npt.NDArray[np.int64]
 
     def read(self, indices: npt.NDArray[np.int64]) -> Flat:
-        """As of `MonolingualCorpus`, by the numbers in the whole corpus."""
         return super().read(np.searchsorted(self.numbers, indices))
 
 

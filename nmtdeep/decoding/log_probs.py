@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmtdeep.data.batch import pad
+from nmtdeep.data.batch import pad_batch
 from nmtdeep.data.batching import cut_by_tokens, sort_by_length
 from nmtdeep.decoding.searcher import LEAST_TOKENS, Searcher
 from nmtdeep.decoding.translator import Translator
@@ -55,7 +55,7 @@ def log_probabilities(
 def _log_probs(
     searcher: Searcher, pairs: Sequence[tuple[list[int], list[int]]]
 ) -> list[list[float]]:
-    source, target = (pad(ids).to(searcher.device) for ids in zip(*pairs, strict=True))
+    source, target = (pad_batch(ids).to(searcher.device) for ids in zip(*pairs, strict=True))
     start = torch.full((len(pairs), 1), EOS, device=searcher.device)
     shifted = torch.cat((start, target[:, :-1]), dim=1)
     each: list[Tensor] = []

@@ -13,7 +13,7 @@ from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.decoding import streams
 from nmtdeep.decoding.translator import BUFFER
 from nmtdeep.errors import UserError
-from nmtdeep.text.files import open_binary
+from nmtdeep.text.lines import open_binary
 
 HINT = "resume with the same input, models and options, or leave out --resume"
 # How a line of each format names its input line, and the number of the first line.

@@ -24,7 +24,7 @@ from nmtdeep.data import parallel
 from nmtdeep.decoding.translator import BUFFER, Translation, Translator
 from nmtdeep.devices import resolve_device
 from nmtdeep.errors import UserError
-from nmtdeep.text.files import read_lines
+from nmtdeep.text.lines import read_lines
 
 WAIT = 0.05  # seconds without a new line after which a stream is answered
 RELEASE = 64_000  # lines after which free memory is returned to the system

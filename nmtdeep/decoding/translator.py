@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from nmtdeep.checkpoint import Loaded, load
 from nmtdeep.config.decoding import RECIPE_DEFAULTS, DecodingOptions
 from nmtdeep.config.text import Form
-from nmtdeep.data.batch import Indices, pad
-from nmtdeep.data.batching import cut_by_tokens, sort_by_length
+from nmtdeep.data.batch import pad_batch
+from nmtdeep.data.batching import Indices, cut_by_tokens, sort_by_length
 from nmtdeep.data.parallel import Pool, can_start, chunks, lookahead
 from nmtdeep.decoding.search import Hypothesis
 from nmtdeep.decoding.searcher import Searcher, SourceBatch, Worker
@@ -292,7 +292,7 @@ class Translator:
         cuts = cut_by_tokens(lengths[0], order, max(1, self.max_tokens // rows))
 
         def padded(side: Sequence[Sequence[int]], chosen: Indices) -> NDArray[np.int64]:
-            return pad([side[index] for index in chosen]).numpy()
+            return pad_batch([side[index] for index in chosen]).numpy()
 
         forced = any(prefixes)
         batches = (

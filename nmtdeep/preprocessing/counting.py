@@ -24,8 +24,8 @@ class Tally:
         forgotten: occurrences that were not counted.
     """
 
-    def __init__(self, capacity: int = WORDS) -> None:
-        self.capacity = capacity
+    def __init__(self, capacity: int | None = None) -> None:
+        self.capacity = capacity or WORDS
         self.counts: Counter[str] = Counter()
         self.forgotten = 0
 

@@ -14,8 +14,8 @@ from nmtdeep.config.text import Text
 from nmtdeep.data.index import INDEX_FILE, TRAIN, VALID
 from nmtdeep.errors import DataError, UserError
 from nmtdeep.preprocessing.language import check_languages
-from nmtdeep.preprocessing.stages import Pair
-from nmtdeep.preprocessing.warnings import Sample, warnings
+from nmtdeep.preprocessing.text_checks import Sample, warnings
+from nmtdeep.preprocessing.transforms import Pair
 from nmtdeep.text.pairs import ParallelText, find_text, name_of
 from nmtdeep.text.vocabulary import is_reserved
 

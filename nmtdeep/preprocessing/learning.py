@@ -7,7 +7,7 @@ from itertools import chain
 
 from nmtdeep.config.text import JointBpe, NoBpe, SentencePiece, Text
 from nmtdeep.preprocessing.counting import Tally
-from nmtdeep.preprocessing.progress import Progress
+from nmtdeep.preprocessing.progress import ProgressBar
 from nmtdeep.text import sentencepiece
 from nmtdeep.text.bpe import Bpe, learn
 from nmtdeep.text.pipeline import Model
@@ -17,7 +17,7 @@ Models = tuple[Model, Model]
 Tallies = tuple[Tally, Tally]
 
 
-def learn_bpe(text: Text, words: Tallies, progress: Progress) -> Models:
+def learn_bpe(text: Text, words: Tallies, progress: ProgressBar) -> Models:
     """BPE of both sides from the words of train."""
     bpe = text.bpe
     if isinstance(bpe, NoBpe):
@@ -28,7 +28,9 @@ def learn_bpe(text: Text, words: Tallies, progress: Progress) -> Models:
     with progress.step("learn BPE", bpe.merges * len(texts)) as advance:
         # A first call, before any merge, is for the header.
         merges = [learn(each, bpe.merges, report=lambda n: advance(n > 0)) for each in texts]
-    codes = [Bpe(each) for each in merges] * (2 if joint else 1)
+    codes = [Bpe(each) for each in merges]
+    if joint:
+        codes.append(codes[0])
     if bpe.vocabulary_threshold:
         for side, counts in enumerate(sides):
             pieces = codes[side].count(counts).items()
@@ -42,7 +44,7 @@ def learn_pieces(
     tokenizer: SentencePiece,
     lines: Callable[[int], Iterable[str]],
     total: int,
-    progress: Progress,
+    progress: ProgressBar,
 ) -> Models:
     """SentencePiece models of both sides; from as many lines of both if they share one.
 

@@ -22,110 +22,93 @@ from nmtdeep.data.corpus import corpus_writer, id_type
 from nmtdeep.data.index import FORMAT, INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, TRAIN
 from nmtdeep.data.parallel import chunks, ordered_map
 from nmtdeep.errors import DataError
-from nmtdeep.preprocessing import stages
-from nmtdeep.preprocessing.counting import WORDS, Tally, mark_repeated
+from nmtdeep.preprocessing import transforms
+from nmtdeep.preprocessing.counting import Tally, mark_repeated
 from nmtdeep.preprocessing.inputs import Input, check_free, check_tags, find_inputs
 from nmtdeep.preprocessing.learning import Models, Tallies, learn_bpe, learn_pieces, vocabularies
-from nmtdeep.preprocessing.progress import Progress
-from nmtdeep.preprocessing.report import PreprocessingReport, Reason, SplitReport, plus
-from nmtdeep.preprocessing.stages import Pair
+from nmtdeep.preprocessing.progress import ProgressBar
+from nmtdeep.preprocessing.summary import PreprocessingReport, Reason, SplitReport, plus
+from nmtdeep.preprocessing.transforms import Pair
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.sentencepiece import SentencePiece
 from nmtdeep.text.vocabulary import Vocabulary
 
+# Pairs that a worker takes at a time.
 CHUNK = 2000
 Vocabularies = tuple[Vocabulary, Vocabulary]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def preprocess(
-    recipe: Recipe,
-    *,
-    train: Path | Mapping[str, Path],
-    valid: Path,
-    tests: Sequence[Path] = (),
-    out: Path,
-    workers: int = 1,
-    overwrite: bool = False,
-    progress: Progress | None = None,
-    chunk: int = CHUNK,
-    counted_words: int = WORDS,
-    pipeline: TextPipeline | SentencePiece | None = None,
-    warn: Callable[[str], object] = lambda _: None,
-) -> PreprocessingReport:
-    """Make a data directory of parallel text as the recipe's text section says.
+class Preprocessing:
+    """Parallel text that becomes a data directory, as the recipe's text section says.
 
     Only training pairs are dropped, each counted by reason; valid and tests keep every line.
 
     Args:
         train: training corpora by name, or the only one; so are `valid` and `tests` prefixes or
             files of `text.pairs`.
-        chunk: pairs that a worker takes at a time.
-        counted_words: different words of one side that are counted exactly.
         pipeline: with the recipe's text section, to use as it is, or the model of both sides for a
             new one; None: learn one.
         warn: called with a line for each thing that looks wrong.
 
     Raises:
         UserError: for input that is missing, broken or unequal in length, and for an output
-            directory in use; nothing is left behind then.
+            directory in use.
     """
-    check_free(out, overwrite=overwrite)
-    corpora = {TRAIN: train} if isinstance(train, Path) else train
-    if not isinstance(pipeline, TextPipeline):  # which has the tags of its own corpora
-        check_tags(recipe.text, corpora)
-    inputs = find_inputs(recipe.text, train=corpora, valid=valid, tests=tests, warn=warn)
-    with files.replace_directory(out) as partial:
-        how = (workers, progress or Progress(), chunk, counted_words, pipeline)
-        return _Run(recipe, inputs, [*corpora], partial, *how).all()
 
+    def __init__(
+        self,
+        recipe: Recipe,
+        *,
+        train: Path | Mapping[str, Path],
+        valid: Path,
+        tests: Sequence[Path] = (),
+        out: Path,
+        overwrite: bool = False,
+        pipeline: TextPipeline | SentencePiece | None = None,
+        warn: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        check_free(out, overwrite=overwrite)
+        corpora = {TRAIN: train} if isinstance(train, Path) else train
+        if not isinstance(pipeline, TextPipeline):  # which has the tags of its own corpora
+            check_tags(recipe.text, corpora)
+        self.recipe, self.out, self.pipeline = recipe, out, pipeline
+        self.training = [*corpora]
+        self.inputs = find_inputs(recipe.text, train=corpora, valid=valid, tests=tests, warn=warn)
 
-def plan(
-    recipe: Recipe,
-    *,
-    train: Mapping[str, Path],
-    valid: Path,
-    tests: Sequence[Path] = (),
-    out: Path,
-    overwrite: bool = False,
-    pipeline: TextPipeline | SentencePiece | None = None,
-    warn: Callable[[str], object] = lambda _: None,
-) -> Iterator[str]:
-    """Lines for a dry run: text section, files with their counts, three tokenized pairs.
+    def plan(self) -> Iterator[str]:
+        """Lines for a dry run: text section, files with their counts, three tokenized pairs."""
+        text = self.recipe.text
+        yield to_yaml({"text": text.model_dump(mode="json")}).rstrip("\n")
+        for each in self.inputs:
+            yield f"{each.split}: {each.lines:,} pairs of {each.text}"
+        for source, target in transforms.tokenize([*islice(self.inputs[0].pairs(), 3)], text).pairs:
+            yield from (f"{text.source}: {source}", f"{text.target}: {target}")
 
-    Raises:
-        UserError: as `preprocess`.
-    """
-    check_free(out, overwrite=overwrite)
-    if not isinstance(pipeline, TextPipeline):
-        check_tags(recipe.text, train)
-    inputs = find_inputs(recipe.text, train=train, valid=valid, tests=tests, warn=warn)
-    yield to_yaml({"text": recipe.text.model_dump(mode="json")}).rstrip("\n")
-    for each in inputs:
-        yield f"{each.split}: {each.lines:,} pairs of {each.text}"
-    for source, target in stages.tokenize(list(islice(inputs[0].pairs(), 3)), recipe.text).pairs:
-        yield from (f"{recipe.text.source}: {source}", f"{recipe.text.target}: {target}")
+    def run(self, *, workers: int = 1, progress: ProgressBar | None = None) -> PreprocessingReport:
+        """Write the data directory, whole or not at all.
+
+        Args:
+            progress: shows how far it is.
+        """
+        with files.replace_directory(self.out) as partial:
+            return _Run(self, partial, workers, progress or ProgressBar("none")).all()
 
 
 @dataclass
 class _Run:
-    """One preprocessing run: its stages in order, and what they count."""
+    """The steps of a preprocessing in order, and what they count."""
 
-    recipe: Recipe
-    inputs: list[Input]
-    training: list[str]
+    job: Preprocessing
     directory: Path
     workers: int
-    progress: Progress
-    chunk: int
-    counted_words: int
-    pipeline: TextPipeline | SentencePiece | None
+    progress: ProgressBar
     reports: dict[str, SplitReport] = field(default_factory=dict)
 
     @property
     def text(self) -> Text:
-        return self.recipe.text
+        return self.job.recipe.text
 
     @property
     def languages(self) -> tuple[str, str]:
@@ -138,12 +121,11 @@ class _Run:
         return "apply BPE" if is_moses else "apply SentencePiece"
 
     def all(self) -> PreprocessingReport:
-        """Every stage; the last writes data.json."""
-        self.reports = {texts.split: SplitReport(texts.lines) for texts in self.inputs}
+        """Every step; the last writes data.json."""
+        self.reports = {texts.split: SplitReport(texts.lines) for texts in self.job.inputs}
         self.progress.width = len(f"{self.applied} ") + max(map(len, self.reports))
-        most = self.counted_words
-        words, subwords = (Tally(most), Tally(most)), (Tally(most), Tally(most))
-        for texts in self.inputs:
+        words, subwords = (Tally(), Tally()), (Tally(), Tally())
+        for texts in self.job.inputs:
             self.tokenize(texts, words)
         repeated = self.compare()
         models = self.learn(words)
@@ -162,15 +144,15 @@ class _Run:
             words: of all training corpora, to which those of this one are added.
         """
         report, before = self.reports[texts.split], (words[0].forgotten, words[1].forgotten)
-        pairs = texts.pairs() if texts.split in self.training else self.copied(texts)
+        pairs = texts.pairs() if texts.split in self.job.training else self.copied(texts)
         with (
             self.temporary(texts.split, "tokenized").open("wb") as out,
             self.temporary(texts.split, "hashes").open("wb") as hashes,
         ):
-            stage = partial(stages.tokenize, config=self.text)
+            stage = partial(transforms.tokenize, config=self.text)
             for chunk in self.through("tokenize", texts.split, stage, pairs):
                 rows = zip(chunk.pairs, chunk.reasons, strict=True)
-                out.write(stages.to_bytes((*pair, reason) for pair, reason in rows))
+                out.write(transforms.to_bytes((*pair, reason) for pair, reason in rows))
                 hashes.write(chunk.hashes.tobytes())
                 report.words = plus(report.words, self.counted(texts.split, chunk.counts, words))
         report.forgotten = words[0].forgotten - before[0], words[1].forgotten - before[1]
@@ -178,7 +160,7 @@ class _Run:
     def counted(self, split: str, counts: Sequence[Counter[str]], tallies: Tallies) -> list[int]:
         """The totals of a chunk's counts, which are added to those of all training corpora."""
         for tally, each in zip(tallies, counts, strict=True):
-            if split in self.training:
+            if split in self.job.training:
                 tally.add(each)
         return [each.total() for each in counts]
 
@@ -195,8 +177,8 @@ class _Run:
         """Whether each pair of each split occurs before: in a corpus, as in `mark_repeated`."""
         marks = {split: np.zeros(report.read, np.bool_) for split, report in self.reports.items()}
         hashed = {split: (self.temporary(split, "hashes"), marks[split]) for split in marks}
-        others = [each for split, each in hashed.items() if split not in self.training]
-        mark_repeated([hashed[split] for split in self.training], others)
+        others = [each for split, each in hashed.items() if split not in self.job.training]
+        mark_repeated([hashed[split] for split in self.job.training], others)
         for split, (path, repeated) in hashed.items():
             self.reports[split].repeated = int(repeated.sum())
             path.unlink()
@@ -204,20 +186,20 @@ class _Run:
 
     def learn(self, words: Tallies) -> Models:
         """BPE of both sides from the words of train, or SentencePiece models from its lines."""
-        match self.pipeline:
+        match self.job.pipeline:
             case TextPipeline():
-                return self.pipeline.source.model, self.pipeline.target.model
+                return self.job.pipeline.source.model, self.job.pipeline.target.model
             case SentencePiece():
-                return self.pipeline, self.pipeline
+                return self.job.pipeline, self.job.pipeline
         if isinstance(self.text.tokenizer, MosesBpe):
             return learn_bpe(self.text, words, self.progress)
 
         def lines(side: int) -> Iterator[str]:
-            for split in self.training:
-                for row in stages.read_rows(self.temporary(split, "tokenized")):
+            for split in self.job.training:
+                for row in transforms.read_rows(self.temporary(split, "tokenized")):
                     yield row[side]
 
-        total = sum(self.reports[split].read for split in self.training)
+        total = sum(self.reports[split].read for split in self.job.training)
         return learn_pieces(self.text, self.text.tokenizer, lines, total, self.progress)
 
     def segment(
@@ -229,34 +211,39 @@ class _Run:
             subwords: of all training corpora, to which those of this one are added.
             repeated: whether each pair occurs before.
         """
-        report, first = self.reports[split], 1
-        is_training = split in self.training
-        stage = partial(stages.segment, models=models, clean=self.text.clean, keep=not is_training)
-        tokenized, drops = self.temporary(split, "tokenized"), self.text.clean.duplicates == "drop"
-        rows = stages.labeled(tokenized, repeated & (drops and is_training))
+        report, first, clean = self.reports[split], 1, self.text.clean
+        is_training = split in self.job.training
+        stage = partial(transforms.segment, models=models, clean=clean, keep=not is_training)
+        tokenized = self.temporary(split, "tokenized")
+        dropped = repeated & (is_training and clean.duplicates == "drop")
+        rows = (
+            (source, target, reason or (transforms.REPEATED if is_dropped else ""))
+            for (source, target, reason), is_dropped in zip(
+                transforms.read_rows(tokenized), dropped, strict=True
+            )
+        )
         with self.temporary(split, "bpe").open("wb") as out:
             for chunk in self.through(self.applied, split, stage, rows):
-                out.write(stages.to_bytes(chunk.pairs))
+                out.write(transforms.to_bytes(chunk.pairs))
                 report.kept += len(chunk.pairs)
                 report.kept_words = plus(report.kept_words, chunk.words)
                 report.tokens = plus(report.tokens, self.counted(split, chunk.counts, subwords))
                 for index, reason in chunk.unusual:
                     report.reasons.setdefault(reason, Reason()).add(first + index)
-                first += self.chunk
+                first += CHUNK
         tokenized.unlink()
         if is_training and not report.kept:
             reasons = "; ".join(f"{name}: {lines}" for name, lines in report.reasons.items())
-            of = f" of {split}" * (len(self.training) > 1)
             raise DataError(
-                f"cleaning dropped all {report.read:,} training pairs{of} ({reasons})",
+                f"cleaning dropped all {report.read:,} training pairs of {split} ({reasons})",
                 where="text.clean",
                 hint="loosen it, or look at the files",
             )
 
     def vocabularies(self, subwords: Tallies, words: Tallies, models: Models) -> Vocabularies:
         """Types of the training pairs, and tags."""
-        if isinstance(self.pipeline, TextPipeline):
-            return self.pipeline.source.vocabulary, self.pipeline.target.vocabulary
+        if isinstance(self.job.pipeline, TextPipeline):
+            return self.job.pipeline.source.vocabulary, self.job.pipeline.target.vocabulary
         source, target = vocabularies(self.text, subwords, words, models)
         tagged: Counter[str] = Counter()
         for split, tag in self.text.tags.items():
@@ -270,9 +257,9 @@ class _Run:
         stems = (self.directory / f"{split}.{language}" for language in self.languages)
         source, target = map(corpus_writer, stems, dtypes)
         tag = self.text.tags.get(split)
-        stage = partial(stages.binarize, vocabularies=vocabularies, dtypes=dtypes, tag=tag)
+        stage = partial(transforms.binarize, vocabularies=vocabularies, dtypes=dtypes, tag=tag)
         with source as to_source, target as to_target:
-            for sides in self.through("binarize", split, stage, stages.read_rows(segmented)):
+            for sides in self.through("binarize", split, stage, transforms.read_rows(segmented)):
                 for write, ids in zip((to_source, to_target), sides, strict=True):
                     write(ids.tokens, ids.lengths)
                 report.unknown = plus(report.unknown, [ids.unknown for ids in sides])
@@ -281,7 +268,7 @@ class _Run:
     def finish(self, pipeline: TextPipeline, dtypes: tuple[str, str]) -> PreprocessingReport:
         """Save pipeline, recipe, data.json and SHA256SUMS."""
         pipeline.save(self.directory / TEXT_DIRECTORY)
-        recipe = to_yaml(self.recipe.model_dump(mode="json"))
+        recipe = to_yaml(self.job.recipe.model_dump(mode="json"))
         (self.directory / RECIPE_FILE).write_text(recipe, encoding="utf-8")
         report = PreprocessingReport(
             self.languages,
@@ -290,7 +277,7 @@ class _Run:
             pipeline.types,
             dict(self.progress.seconds),
             pipeline.fingerprint(),
-            tuple(self.training),
+            tuple(self.job.training),
             wanted=getattr(self.text.bpe, "merges", getattr(self.text.tokenizer, "size", 0)),
         )
         index = {
@@ -301,7 +288,7 @@ class _Run:
             "dtype": {"source": dtypes[0], "target": dtypes[1]},
             "fingerprint": report.fingerprint,
             "splits": {name: {"pairs": split.kept} for name, split in self.reports.items()},
-            **({"training": self.training} if self.training != [TRAIN] else {}),
+            **({"training": self.job.training} if self.job.training != [TRAIN] else {}),
             "report": report.to_json(),
         }
         content = json.dumps(index, indent=2, ensure_ascii=False)
@@ -319,9 +306,9 @@ class _Run:
         """Chunks of pairs through a stage, in workers if there are enough of them."""
         report = self.reports[split]
         total = report.kept or report.read  # kept is known once cleaning is over
-        workers = self.workers if total > 4 * self.chunk else 1
+        workers = self.workers if total > 4 * CHUNK else 1
         with self.progress.step(f"{verb} {split}", total) as advance:
-            results = ordered_map(stage, chunks(pairs, self.chunk), workers=workers)
-            for result, start in zip(results, count(0, self.chunk), strict=False):
+            results = ordered_map(stage, chunks(pairs, CHUNK), workers=workers)
+            for result, start in zip(results, count(0, CHUNK), strict=False):
                 yield result
-                advance(min(self.chunk, total - start))
+                advance(min(CHUNK, total - start))

@@ -14,10 +14,10 @@ from rich.progress import (
     BarColumn,
     DownloadColumn,
     MofNCompleteColumn,
+    Progress,
     TextColumn,
     TimeRemainingColumn,
 )
-from rich.progress import Progress as Bar
 
 from nmtdeep.units import size
 
@@ -25,7 +25,7 @@ Advance = Callable[[float], None]
 Unit = Literal["things", "bytes"]
 
 
-class Progress:
+class ProgressBar:
     """Shows on stderr which step runs, how far it is and when it ends.
 
     Args:
@@ -51,7 +51,7 @@ class Progress:
         if self.style == "none":
             yield lambda _: None
         elif self._console.is_terminal:
-            with Bar(
+            with Progress(
                 TextColumn(f"{{task.description:<{self.width}}}"),
                 BarColumn(),
                 DownloadColumn() if unit == "bytes" else MofNCompleteColumn(),

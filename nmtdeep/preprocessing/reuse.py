@@ -14,7 +14,7 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import differences
 from nmtdeep.config.text import OF_WORDS
 from nmtdeep.data.index import COPY, INDEX_FILE, TEXT_DIRECTORY, read_index
-from nmtdeep.preprocessing.report import PreprocessingReport, SplitReport, report_of
+from nmtdeep.preprocessing.summary import PreprocessingReport, SplitReport, report_of
 from nmtdeep.tables import table
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.sentencepiece import SentencePiece

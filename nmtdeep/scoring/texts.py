@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmtdeep.errors import DataError, UserError
-from nmtdeep.text.files import read_lines
+from nmtdeep.text.lines import read_lines
 
 
 class NamedText(NamedTuple):

@@ -17,7 +17,7 @@ from subword_nmt import apply_bpe
 from subword_nmt.learn_bpe import learn_bpe
 
 from nmtdeep.errors import DataError
-from nmtdeep.text.files import read_lines
+from nmtdeep.text.lines import read_lines
 from nmtdeep.text.vocabulary import HINT
 
 SEPARATOR = "@@"

@@ -41,7 +41,6 @@ class Jieba(Moses):
         self._jieba = _load_jieba()
 
     def tokenize(self, line: str) -> list[str]:
-        """A list of words without white space."""
         words: list[str] = []
         for run in _RUNS.findall(line):
             if _IS_CHINESE.match(run):

@@ -19,7 +19,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from nmtdeep.errors import DataError, UserError
-from nmtdeep.text.files import PACKED, Encoding, Unreadable, find_side, read_lines
+from nmtdeep.text.lines import PACKED, Encoding, Unreadable, find_side, read_lines
 
 FORMS = (".tsv", ".jsonl")
 
@@ -31,7 +31,7 @@ class ParallelText:
     Attributes:
         paths: source and target file, or the file of both.
         languages: source and target.
-        training: as of `read_lines`.
+        training: as in `read_lines`.
     """
 
     paths: tuple[Path, ...]
@@ -105,7 +105,7 @@ def find_text(
     """The files of a prefix, or the file of both sides; they are not opened.
 
     Args:
-        training: as of `read_lines`.
+        training: as in `read_lines`.
 
     Raises:
         UserError: if a file is missing or a pipe, or there are two of its name.

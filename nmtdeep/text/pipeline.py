@@ -19,7 +19,7 @@ from nmtdeep.config.text import Form, JointBpe, MosesBpe, NoBpe, Text
 from nmtdeep.errors import ConfigError, DataError, UserError
 from nmtdeep.text.bpe import Bpe, join, load_merges
 from nmtdeep.text.chinese import CHINESE, jieba
-from nmtdeep.text.files import read_lines
+from nmtdeep.text.lines import read_lines
 from nmtdeep.text.protection import Protected
 from nmtdeep.text.sentencepiece import SentencePiece
 from nmtdeep.text.tokenization import Moses, moses, primary

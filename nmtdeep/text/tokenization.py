@@ -86,11 +86,9 @@ class _Tokenizer(MosesTokenizer):  # type: ignore[misc]  # sacremoses has no typ
     alpha = frozenset(MosesTokenizer.IsAlpha)
 
     def islower(self, text: str) -> bool:
-        """Whether all characters are lower case."""
         return self.lower.issuperset(text)
 
     def isanyalpha(self, text: str) -> bool:
-        """Whether a character is a letter."""
         return not self.alpha.isdisjoint(text)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from nmtdeep.config.text import Vocabulary as VocabularyConfig
 from nmtdeep.errors import DataError
-from nmtdeep.text.files import read_lines
+from nmtdeep.text.lines import read_lines
 
 PAD, EOS, UNK = 0, 1, 2
 SPECIALS = ("<pad>", "</s>", "<unk>")

@@ -17,9 +17,9 @@ import torch
 
 from nmtdeep.config import model as config
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.batch import Batch, Indices
-from nmtdeep.data.batching import batches_of_update
-from nmtdeep.data.windows import Window
+from nmtdeep.data.batch import Batch
+from nmtdeep.data.batching import Indices, batches_of_update
+from nmtdeep.data.plan import Window
 from nmtdeep.errors import OutOfMemoryError, UserError
 from nmtdeep.model.build import build
 from nmtdeep.training.ranks import ALONE, Ranks

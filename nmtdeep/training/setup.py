@@ -14,7 +14,7 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import differences
 from nmtdeep.config.warnings import warnings
 from nmtdeep.data.corpus import DataDirectory, Longest, ParallelCorpus
-from nmtdeep.data.mixture import mixture_probabilities
+from nmtdeep.data.plan import mixture_probabilities
 from nmtdeep.devices import device_of, kept_settings, native_bf16
 from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer

@@ -35,7 +35,8 @@ def resolve_start(recipe: Recipe, pipeline: TextPipeline, out: Path) -> Recipe:
     if start is None:
         return recipe
     path, source = start.path, checkpoint.locate(Path(start.path))
-    if source.is_relative_to(out.resolve()):
+    name = source.resolve().name
+    if source.resolve().is_relative_to(out.resolve()):
         raise UserError("is in the run itself", where=path, hint="choose another --out")
     used = (checkpoint.CONFIG, f"{checkpoint.TEXT}/", checkpoint.MODEL)
     files.verify(source, *used, hint=checkpoint.HINT)
@@ -44,11 +45,11 @@ def resolve_start(recipe: Recipe, pipeline: TextPipeline, out: Path) -> Recipe:
     sha256 = files.read_sums(source, hint=checkpoint.HINT).get(checkpoint.MODEL)
     if start.sha256 not in (None, sha256):
         raise CheckpointError(
-            f"the SHA-256 of {source.name} is not that in the recipe ({start.sha256})",
+            f"the SHA-256 of {name} is not that in the recipe ({start.sha256})",
             where=path,
             hint=f"pass --from {path} to start from these weights",
         )
-    found = StartFrom(path=path, checkpoint=source.name, sha256=sha256)
+    found = StartFrom(path=path, checkpoint=name, sha256=sha256)
     return recipe.with_training(start_from=found)
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from pydantic import FiniteFloat, NonNegativeInt, TypeAdapter, ValidationError
-from torch import Tensor, nn
 
 from nmtdeep import checkpoint
 from nmtdeep.config.training import Training
-from nmtdeep.data.mixture import Position
-from nmtdeep.data.windows import DataPosition
+from nmtdeep.data.position import DataPosition, Position
 from nmtdeep.errors import CheckpointError
-from nmtdeep.training.sharding import shard_like
+
+if TYPE_CHECKING:  # torch is imported when a function needs it
+    import torch
+    from torch import Tensor, nn
 
 START = DataPosition()
 
@@ -184,6 +184,8 @@ def restore_optimizer(
     Raises:
         CheckpointError: if they belong to other parameters.
     """
+    from nmtdeep.training.sharding import shard_like
+
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     known: set[str] = set()
     fits = True

@@ -217,7 +217,7 @@ class Step:
                     self._seed(seed_for(self.settings.seed, number, batch_number, part))
                     sums += self._sums_of(piece)
                 if self.shards:  # a rank without a batch takes part in each exchange
-                    for _ in range(share.passes - len(share.batches)):
+                    for _ in range(share.max_batches_of_a_rank - len(share.batches)):
                         (0.0 * self.loss(dummy_batch(self.device)).smoothed).backward()  # type: ignore[no-untyped-call]
             except Exception as error:
                 if self._records and self.graphs.calls and is_out_of_memory(error):

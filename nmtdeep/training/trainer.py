@@ -17,8 +17,8 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.stages import Frozen
 from nmtdeep.data.batch import Batch, RankBatches, read_batch
 from nmtdeep.data.corpus import DataDirectory
-from nmtdeep.data.mixture import Position, by_corpus
-from nmtdeep.data.windows import Epoch
+from nmtdeep.data.plan import Plan
+from nmtdeep.data.position import Position, by_corpus
 from nmtdeep.model.build import build, initialize
 from nmtdeep.model.growth import carry_over, layer_maps
 from nmtdeep.model.initialization import Sample
@@ -129,8 +129,8 @@ class Trainer:
         tried = []
         for name, place in by_corpus(position, self.data.training).items():
             corpus = self.data.corpus(name)
-            epoch = Epoch(corpus, self.recipe.training.seed, place.epoch)
-            window = epoch.window(place.window, self.recipe.training.batches)
+            plan = Plan(self.recipe.training.seed, self.recipe.training.batches)
+            window = plan.window(corpus, place.epoch, place.window)
             largest = largest_batch(window, self.recipe, packed=packed, ranks=self.ranks.size)
             tried.append(read_batch(corpus, window.indices[largest], packed=packed))
         batch = max(tried, key=lambda batch: batch.padded_tokens)

@@ -19,7 +19,7 @@ from commands.running import Interrupt
 from commands.runs import train
 from nmtdeep import checkpoint
 from nmtdeep.config.decoding import Decoding
-from nmtdeep.data.batch import Batch, pad
+from nmtdeep.data.batch import Batch, pad_batch
 from nmtdeep.text.vocabulary import EOS
 from nmtdeep.training.loss import batch_loss
 
@@ -52,8 +52,8 @@ def by_heart(nmtdeep, start: Path, name: str) -> Path:
         [np.array(encode(line)) for line in lines(nmtdeep, f"test.{language}")]
         for language, encode in (("en", pipeline.source.encode), ("de", pipeline.target.encode))
     )
-    inputs = pad([np.concatenate(([EOS], ids[:-1])) for ids in target])
-    batch = Batch(pad(source), inputs, pad(target), sum(map(len, target)), 0, 0)
+    inputs = pad_batch([np.concatenate(([EOS], ids[:-1])) for ids in target])
+    batch = Batch(pad_batch(source), inputs, pad_batch(target), sum(map(len, target)), 0, 0)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)  # 1e-2 is unstable
     for _ in range(1500):
         optimizer.zero_grad()

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nmtdeep.config.training import Batches
 from nmtdeep.data.batch import read_batch
 from nmtdeep.data.batching import batches_of_update, updates
 from nmtdeep.data.capacity import MOST, SAMPLE, Capacity, capacities, fitting
@@ -56,7 +57,7 @@ def test_the_smallest_capacity_that_fits_is_taken():
 def plan(lengths, epochs, **sizes):
     """Lengths of the batches of packed updates."""
     for epoch in epochs:
-        for update in updates(lengths, seed=1, epoch=epoch, **sizes):
+        for update in updates(lengths, Batches(**sizes), seed=1, epoch=epoch):
             for batch in batches_of_update(
                 lengths, update, sizes["tokens_per_update"], packed=True, ranks=1
             ):
@@ -78,13 +79,6 @@ def test_few_capacities_hold_nearly_all_later_batches_with_little_padding(group)
     assert len(chosen) <= MOST
     assert len(held) >= 0.97 * len(later)
     assert 1 - sum(int(each.sum()) for each, _ in held) / padded <= 0.05
-
-
-def test_batches_of_one_shape_have_one_capacity():
-    lengths = np.full((2, 10), 4)
-    (capacity,) = capacities([lengths] * 5)
-    assert capacity.fillers(lengths) is not None
-    assert sum(capacity.tokens) <= 2 * (40 + 16)
 
 
 def test_a_filled_batch_has_the_sentences_then_padding_then_empty_ones(make_corpus):

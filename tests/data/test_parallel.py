@@ -1,16 +1,26 @@
-"""In order, in several processes, with few items on their way."""
+"""In order, in several processes or a thread, with few items on their way."""
 
 import os
-import shutil
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from contextlib import closing
+from itertools import count
 from operator import call, neg
 from pathlib import Path
 
 import pytest
 
-from nmtdeep.data.parallel import Pool, can_start, lookahead, obstacle, ordered_map, worker_number
+from nmtdeep.data.parallel import (
+    Pool,
+    can_start,
+    lookahead,
+    obstacle,
+    ordered_map,
+    prefetch,
+    worker_number,
+)
 from nmtdeep.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -50,48 +60,17 @@ def test_without_semaphores_one_process_does_the_work_and_one_line_says_so(capsy
     assert capsys.readouterr().err.count("\n") == 1
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root")
-@pytest.mark.parametrize("state", ["missing", "read-only"])
-def test_no_shared_memory(state, tmp_path):
-    mount = "mount -t tmpfs -o ro none /dev/shm"
-    if state == "missing":
-        mount = (
-            f"mount -t tmpfs none {tmp_path} && cd {tmp_path} && for name in null zero random "
-            "urandom; do touch $name && mount --bind /dev/$name $name; done "
-            "&& mount --rbind . /dev && cd /"
-        )
-    code = (
-        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
-        "from operator import neg; from nmtdeep.data.parallel import ordered_map\n"
-        "import nmtdeep.text.tokenization\n"
-        "from nmtdeep.training.launch import launch\n"
-        "if __name__ == '__main__':\n"
-        "    assert list(ordered_map(neg, [1, 2], workers=2)) == [-1, -2]\n"
-        "    launch(2, int)\n"
-    )
-    inside = f'{mount} && exec "$0" -c "$1"'
-    command = ["unshare", "-m", "bash", "-c", inside, sys.executable, code]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    if "unshare failed" in done.stderr or "permission denied" in done.stderr:
-        pytest.skip("may not mount here")
-    warned, *_, last = done.stderr.splitlines()
-    assert warned.startswith("warning: --workers: no semaphores")
-    assert last.startswith("nmtdeep.errors.UserError: --processes: no semaphores")
-    assert "/dev/shm" in last
-    assert "joblib" not in done.stderr
-
-
 def test_results_before_an_error_come_first():
     def items():
         yield from (1, 2, 3)
         raise ValueError
 
-    for count in range(5):
-        taken = lookahead(items(), count)
+    for held in range(5):
+        taken = lookahead(items(), held)
         assert [next(taken) for _ in range(3)] == [1, 2, 3]
         with pytest.raises(ValueError):
             next(taken)
-        assert list(lookahead(iter("abc"), count)) == ["a", "b", "c"]
+        assert list(lookahead(iter("abc"), held)) == ["a", "b", "c"]
 
 
 def test_workers_are_numbered():
@@ -99,11 +78,6 @@ def test_workers_are_numbered():
         started = pool._pool._initargs[1]
         assert set(pool.start([worker_number] * 6)) <= {0, 1}
     assert started.value == 2
-
-
-def test_an_error_in_a_worker_arrives():
-    with pytest.raises(TypeError):
-        list(ordered_map(neg, ["a"], workers=2))
 
 
 def test_a_dead_worker_is_a_clear_error():
@@ -127,3 +101,98 @@ def test_workers_leave_when_their_parent_is_killed():
         parent.kill()
         rest, _ = parent.communicate(timeout=20)
     assert rest == ""
+
+
+# Items made ahead of time by a thread
+
+
+def threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("prefetch")]
+
+
+def test_in_order_to_the_end_and_by_another_thread() -> None:
+    makers = set()
+
+    def items() -> Iterator[int]:
+        for number in range(20):
+            makers.add(threading.current_thread())
+            yield number
+
+    begun: list[threading.Thread] = []
+    feed = prefetch(items(), depth=3, begin=lambda: begun.append(threading.current_thread()))
+    assert [item for item, _ in feed] == list(range(20))
+    assert makers == {*begun} and len(begun) == 1
+    assert threading.current_thread() not in makers
+    assert threads() == []
+
+
+def test_no_more_are_made_than_asked_for() -> None:
+    made: list[int] = []
+    waiting = threading.Semaphore(0)
+
+    def items() -> Iterator[int]:
+        for number in count():
+            made.append(number)
+            waiting.release()
+            yield number
+
+    feed = prefetch(items(), depth=3)
+    assert next(feed)[0] == 0
+    for _ in range(4):  # the one that was taken and three more; each announces itself
+        assert waiting.acquire(timeout=10)
+    assert not waiting.acquire(timeout=0.05)
+    assert made == [0, 1, 2, 3]
+    feed.close()
+    assert threads() == []
+
+
+def test_an_error_is_raised_in_its_turn() -> None:
+    def items() -> Iterator[int]:
+        yield 0
+        yield 1
+        raise ValueError("the third")
+
+    taken = []
+    with pytest.raises(ValueError, match="the third"):
+        for item, _ in prefetch(items(), depth=5):
+            taken.append(item)
+    assert taken == [0, 1]
+    assert threads() == []
+
+
+def test_the_time_of_waiting_is_measured() -> None:
+    released = threading.Event()
+
+    def items() -> Iterator[int]:
+        yield 0
+        released.wait(10)
+        yield 1
+
+    feed = prefetch(items(), depth=2)
+    next(feed)
+    threading.Timer(0.2, released.set).start()
+    _, waited = next(feed)
+    assert waited > 0.1
+    feed.close()
+
+
+def leave(error: type[Exception] | None) -> None:
+    for _ in prefetch(count(), depth=2):
+        assert threads()
+        if error:
+            raise error
+        break
+
+
+def test_the_thread_ends_however_the_loop_is_left() -> None:
+    leave(None)
+    assert threads() == []
+    try:
+        leave(KeyError)
+    except KeyError:
+        # The traceback still holds the frame of the loop.
+        assert threads() == []
+    feed = prefetch(count(), depth=2)
+    assert next(feed)[0] == 0
+    del feed
+    assert threads() == []

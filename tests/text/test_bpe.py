@@ -95,11 +95,6 @@ def test_symbols_hold_everything_dropout_makes():
             assert set(bpe.dropped(word, 0.3, draw)) <= symbols
 
 
-def test_nothing_to_learn():
-    assert learn(Counter({"a": 5, "b": 1}), 10) == ()
-    assert learn(Counter(), 10) == ()
-
-
 def test_a_file_of_codes_equals_that_of_the_library(tmp_path):
     path = tmp_path / "codes"
     path.write_text(Bpe(MERGES).dumps(), encoding="utf-8")

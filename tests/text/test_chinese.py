@@ -15,7 +15,7 @@ from nmtdeep.config.text import Text
 from nmtdeep.text import chinese
 from nmtdeep.text.bpe import Bpe, learn
 from nmtdeep.text.bpe import join as bpe_join
-from nmtdeep.text.pipeline import TextPipeline, words_of
+from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import shared_or_separate
 
 pytest.importorskip("jieba")
@@ -63,12 +63,6 @@ def test_chinese_text_comes_back_without_new_spaces(line: str) -> None:
     assert join(words) == "".join(words) == line
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30))
-def test_words_never_contain_white_space(line: str) -> None:
-    assert all(word and word.split() == [word] for word in split(line))
-
-
 def test_a_pipeline_goes_from_raw_chinese_to_raw_chinese(tmp_path: Path) -> None:
     config = Text(source="zh", target="zh", chinese="jieba")
     line = "我来到北京清华大学"
@@ -81,13 +75,6 @@ def test_a_pipeline_goes_from_raw_chinese_to_raw_chinese(tmp_path: Path) -> None
     assert len(pieces) > len(split(line)) == 4
     assert loaded.target.join(pieces) == line
     assert bpe_join(loaded.source.split("我来 到北京", "tokenized")) == ["我来", "到北京"]
-
-
-def test_other_languages_stay_with_moses() -> None:
-    config = Text(source="zh", target="de", chinese="jieba")
-    assert words_of("Das ist's.", config, "de", "raw") == words_of(
-        "Das ist's.", Text(), "de", "raw"
-    )
 
 
 def test_no_cache_is_read_or_written(tmp_path: Path) -> None:

@@ -54,26 +54,25 @@ def test_names_of_splits():
 
 
 @pytest.mark.parametrize(
-    ("name", "line", "message"),
+    ("name", "line"),
     [
-        ("a.tsv", "one", "1 columns instead of 2: write source, a tab and target"),
-        ("a.tsv", "one\ttwo\tthree", "3 columns instead of 2"),
-        ("a.jsonl", "{", 'not a JSON object: write {"en": "...", "pt-BR": "..."}'),
-        ("a.jsonl", "[" * 100_000, "not a JSON object"),
-        ("a.jsonl", "[1, 2]", "not a JSON object"),
-        ("a.jsonl", '{"en": "a"}', "no text for pt-BR"),
-        ("a.jsonl", '{"source": "a", "target": 3}', "no text for pt-BR"),
-        ("a.jsonl", '{"en": "a\\nb", "pt-BR": "c"}', "a line break in the text for en"),
-        ("a.jsonl", '{"en": "\\ud800", "pt-BR": "c"}', "surrogates not allowed"),
+        ("a.tsv", "one"),
+        ("a.tsv", "one\ttwo\tthree"),
+        ("a.jsonl", "{"),
+        ("a.jsonl", "[" * 100_000),
+        ("a.jsonl", "[1, 2]"),
+        ("a.jsonl", '{"en": "a"}'),
+        ("a.jsonl", '{"source": "a", "target": 3}'),
+        ("a.jsonl", '{"en": "a\\nb", "pt-BR": "c"}'),
+        ("a.jsonl", '{"en": "\\ud800", "pt-BR": "c"}'),
     ],
 )
-def test_a_broken_line_is_named(tmp_path, name, line, message):
+def test_a_broken_line_is_named(tmp_path, name, line):
     good = "a\tb" if name == "a.tsv" else '{"en": "a", "pt-BR": "b"}'
     (tmp_path / name).write_text(f"{good}\n{line}\n", "utf-8")
     with pytest.raises(DataError) as caught:
         list(find_text(tmp_path / name, LANGUAGES).pairs())
-    assert f"{tmp_path / name}:2: " in str(caught.value)
-    assert message in str(caught.value)
+    assert caught.value.problems[0].where == f"{tmp_path / name}:2"
 
 
 def test_a_side_that_ends_before_the_other_is_none(tmp_path):

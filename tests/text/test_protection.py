@@ -72,11 +72,10 @@ def test_it_comes_back_as_it_was(language, line, word):
         assert any(word in each for each in Protected(moses(language)).tokenize(line))
 
 
-@pytest.mark.parametrize("language", ["en", "de"])
 @pytest.mark.parametrize("line", ["a < b and c > d", "5 % of 10 & more", "{ a, b }", "a @ b # c"])
-def test_other_signs_are_words(language, line):
-    expected = moses(language).tokenize(line)
-    assert Protected(moses(language)).tokenize(line) == expected
+def test_other_signs_are_words(line):
+    expected = moses("en").tokenize(line)
+    assert Protected(moses("en")).tokenize(line) == expected
     assert len(expected) >= 4
 
 
@@ -90,7 +89,7 @@ def test_normalizing_leaves_parts_alone():
     assert tokenizer.normalize("„%(a)s“ (http://x/(y)z) »a«") == '"%(a)s" (http://x/(y)z) "a"'
 
 
-@pytest.mark.parametrize("language", ["de", "fr", "es", "cs", "en", "sv", "fi", "ru"])
+@pytest.mark.parametrize("language", ["de", "fr", "en"])
 def test_a_number_keeps_its_value(language):
     line = "10\u00a0000\u00a0000 x 030\u00a0123"
     original = moses(language).normalize(line)
@@ -198,10 +197,10 @@ PAPERS = ("wang-2019/", "xu-2020/", "li-2020/", "zhang-2019/", "multi30k-en-de",
 NEW = ("deep-small", "deep-base", "deep-large", "demo", "multi30k-en-de-deep")
 
 
-@pytest.mark.parametrize("name", sorted(recipe_files()))
-def test_published_rows_have_the_original_rules(name):
-    recipe = load_recipe(name)
-    if recipe.reference.scores or (name.startswith(PAPERS) and name not in NEW):
-        assert recipe.text.tokenizer.rules == "original"
-    if name in NEW:
-        assert recipe.text.tokenizer.rules == "protected"
+def test_published_rows_have_the_original_rules():
+    for name in sorted(recipe_files()):
+        recipe = load_recipe(name)
+        if recipe.reference.scores or (name.startswith(PAPERS) and name not in NEW):
+            assert recipe.text.tokenizer.rules == "original", name
+        if name in NEW:
+            assert recipe.text.tokenizer.rules == "protected", name

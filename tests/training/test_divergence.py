@@ -42,7 +42,7 @@ def shares(data: DataDirectory, ranks: Ranks = ALONE) -> list[RankBatches]:
         results.append(
             RankBatches(
                 own, whole.target_tokens, whole.padded_tokens, whole.real_tokens,
-                passes=len(own),
+                max_batches_of_a_rank=len(own),
             )
         )  # fmt: skip
     return results

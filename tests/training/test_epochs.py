@@ -10,8 +10,7 @@ import pytest
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.training import Training
-from nmtdeep.data.mixture import MixedPosition
-from nmtdeep.data.windows import DataPosition
+from nmtdeep.data.position import DataPosition, MixedPosition
 from nmtdeep.training.loop import train
 from nmtdeep.training.state import Progress
 from training.test_budget import AUTO, timed

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from data.test_windows import corpus
+from data.test_plan import corpus
 from torch.testing import assert_close
 
 from nmtdeep.config.recipe import Recipe
@@ -17,7 +17,8 @@ from nmtdeep.config.training import Batches, Training
 from nmtdeep.data.batch import Batch, RankBatches, read_batch
 from nmtdeep.data.batching import split_groups
 from nmtdeep.data.corpus import ParallelCorpus
-from nmtdeep.data.windows import DataPosition, Epoch
+from nmtdeep.data.plan import Plan
+from nmtdeep.data.position import DataPosition
 from nmtdeep.errors import OutOfMemoryError, UserError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS
@@ -182,7 +183,9 @@ def second_is_short(
         Memory(model, 20)
     whole = RankBatches.single(batches)
     own = whole.batches[ranks.rank :: 2]
-    share = RankBatches(own, whole.target_tokens, whole.padded_tokens, whole.real_tokens, passes=1)
+    share = RankBatches(
+        own, whole.target_tokens, whole.padded_tokens, whole.real_tokens, max_batches_of_a_rank=1
+    )
     result = step_of(model, ranks, sharding=sharding).update(share, 1, 0.01)
     return result, values(model)
 
@@ -236,7 +239,7 @@ def test_the_largest_batch_of_a_window_is_found(tiny_config: Any) -> None:
     model, random = tiny_config().model_dump(), np.random.default_rng(8)
     lengths = random.integers(3, 12, (2, 300))
     batches = Batches(group_tokens=TOKENS, tokens_per_update=2 * TOKENS)
-    window = Epoch(corpus(lengths), 1, 0).window(0, batches)
+    window = Plan(1, batches).window(corpus(lengths), 0, 0)
 
     for max_tokens in (60, 110, TOKENS):
         training = {"batches": {"max_tokens": max_tokens}}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.windows import DataPosition
+from nmtdeep.data.position import DataPosition
 from nmtdeep.training.stages import next_stage, stage_ended, stop_reason
 from nmtdeep.training.state import Progress
 

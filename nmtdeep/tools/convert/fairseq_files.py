@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from nmtdeep.errors import CheckpointError, DataError, Problem
-from nmtdeep.text.files import read_lines
+from nmtdeep.text.lines import read_lines
 from nmtdeep.text.vocabulary import LONGEST_COUNT, SPECIALS, Vocabulary, is_reserved
 from nmtdeep.tools.convert.pickles import checked_weights, read_pickle
 

@@ -19,8 +19,8 @@ from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.index import INDEX_FILE
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.devices import resolve_device
-from nmtdeep.preprocessing.preprocess import preprocess
-from nmtdeep.preprocessing.progress import Progress
+from nmtdeep.preprocessing.preprocess import Preprocessing
+from nmtdeep.preprocessing.progress import ProgressBar
 from nmtdeep.tables import show
 from nmtdeep.training.final_scores import finish
 from nmtdeep.training.loop import train
@@ -69,15 +69,11 @@ def run_demo(out: Path, *, threads: int | None = None, device: str = "auto") -> 
 
 def _preprocess(recipe: Recipe, data: Path, console: Console) -> None:
     with as_file(files("nmtdeep.tools.demo") / "corpus") as corpus:
-        report = preprocess(
-            recipe,
-            train=corpus / "train",
-            valid=corpus / "dev",
-            tests=[corpus / "test"],
-            out=data,
-            workers=os.cpu_count() or 1,
-            progress=Progress("auto"),
+        texts = {name: corpus / name for name in ("train", "dev", "test")}
+        job = Preprocessing(
+            recipe, train=texts["train"], valid=texts["dev"], tests=[texts["test"]], out=data
         )
+        report = job.run(workers=os.cpu_count() or 1, progress=ProgressBar())
     report.show(console)
 
 

@@ -13,9 +13,9 @@ from typing import IO
 
 from nmtdeep import files
 from nmtdeep.errors import DataError
-from nmtdeep.preprocessing.progress import Progress
+from nmtdeep.preprocessing.progress import ProgressBar
 from nmtdeep.text.chinese import CHINESE, jieba
-from nmtdeep.text.files import read_lines
+from nmtdeep.text.lines import read_lines
 from nmtdeep.tools.fetch.archive import unpack
 from nmtdeep.tools.fetch.catalog import Dataset, Output, Source, split_member
 from nmtdeep.tools.fetch.download import Retry, Say, download
@@ -63,7 +63,7 @@ class Fetch:
     sources: dict[str, Source]
     out: Path
     folder: Path | None = None
-    progress: Progress = field(default_factory=lambda: Progress("none"))
+    progress: ProgressBar = field(default_factory=lambda: ProgressBar("none"))
     retry: Retry = field(default_factory=Retry)
     say: Say = lambda _: None
 

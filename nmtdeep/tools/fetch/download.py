@@ -14,7 +14,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from nmtdeep import __version__
 from nmtdeep.errors import Problem, UserError
-from nmtdeep.preprocessing.progress import Progress
+from nmtdeep.preprocessing.progress import ProgressBar
 
 _CHUNK = 1 << 20
 # HTTP codes below 500 that are worth another attempt: timeout, too early, too many requests.
@@ -45,7 +45,9 @@ class WebOnly(HTTPRedirectHandler):
         return super().redirect_request(req, *others)
 
 
-def download(urls: Sequence[str], path: Path, *, progress: Progress, retry: Retry, say: Say) -> str:
+def download(
+    urls: Sequence[str], path: Path, *, progress: ProgressBar, retry: Retry, say: Say
+) -> str:
     """Write `path` from the first of `urls` that has the file.
 
     Args:
@@ -67,7 +69,7 @@ def download(urls: Sequence[str], path: Path, *, progress: Progress, retry: Retr
     raise UserError(problems=problems)
 
 
-def _try(url: str, path: Path, progress: Progress, retry: Retry, say: Say) -> str | None:
+def _try(url: str, path: Path, progress: ProgressBar, retry: Retry, say: Say) -> str | None:
     """Why an address does not have the file, after all attempts; None if it does."""
     reason = ""
     for attempt in range(retry.attempts):
@@ -89,7 +91,7 @@ def _try(url: str, path: Path, progress: Progress, retry: Retry, say: Say) -> st
     return f"{reason}; {retry.attempts} attempts"
 
 
-def _receive(url: str, path: Path, progress: Progress, timeout: float) -> None:
+def _receive(url: str, path: Path, progress: ProgressBar, timeout: float) -> None:
     headers = {"User-Agent": f"nmtdeep/{__version__}", "Accept-Encoding": "identity"}
     with build_opener(WebOnly()).open(Request(url, headers=headers), timeout=timeout) as response:
         if response.headers.get_content_type() == "text/html":

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from nmtdeep.preprocessing.stages import Pair, reason_to_drop
+from nmtdeep.preprocessing.transforms import Pair, reason_to_drop
 from nmtdeep.text.chinese import CHINESE, jieba
-from nmtdeep.text.files import BYTE_ORDER_MARK
+from nmtdeep.text.lines import BYTE_ORDER_MARK
 from nmtdeep.text.tokenization import Moses, moses
 from nmtdeep.tools.fetch.catalog import Output, Step
 from nmtdeep.tools.fetch.readers import RawPair

@@ -10,7 +10,7 @@ import torch
 
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.model import Model
-from nmtdeep.data.batch import Batch, pad
+from nmtdeep.data.batch import Batch, pad_batch
 from nmtdeep.decoding.search import Hypothesis
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.model.build import build, initialize
@@ -54,8 +54,8 @@ def trained(section: Model, updates: int = 90) -> Transformer:
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
     for seed in range(updates):
         targets = [np.array(ids) for ids in sentences([2, 4, 6, 8, 11] * 3, seed)]
-        inputs = pad([np.concatenate(([EOS], target[:-1])) for target in targets])
-        batch = Batch(pad(targets), inputs, pad(targets), sum(map(len, targets)), 0, 0)
+        inputs = pad_batch([np.concatenate(([EOS], target[:-1])) for target in targets])
+        batch = Batch(pad_batch(targets), inputs, pad_batch(targets), sum(map(len, targets)), 0, 0)
         optimizer.zero_grad()
         batch_loss(model, batch, smoothing=0.0, dtype=torch.float32).smoothed.backward()
         optimizer.step()

@@ -10,7 +10,7 @@ from urllib.request import Request
 import pytest
 
 from nmtdeep.errors import UserError
-from nmtdeep.preprocessing.progress import Progress
+from nmtdeep.preprocessing.progress import ProgressBar
 from nmtdeep.tools.fetch.download import RefusedError, Retry, WebOnly, download
 
 from .server import Server
@@ -21,7 +21,7 @@ QUICK = Retry(timeout=0.5, attempts=3, pause=0.001)
 
 def get(path: Path, *urls: str) -> list[str]:
     lines: list[str] = []
-    download(urls, path, progress=Progress("none"), retry=QUICK, say=lines.append)
+    download(urls, path, progress=ProgressBar("none"), retry=QUICK, say=lines.append)
     return lines
 
 

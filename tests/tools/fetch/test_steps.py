@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from nmtdeep.config.text import Clean
-from nmtdeep.preprocessing.stages import Pair
+from nmtdeep.preprocessing.transforms import Pair
 from nmtdeep.tools.fetch.catalog import Output, Step
 from nmtdeep.tools.fetch.readers import RawPair
 from nmtdeep.tools.fetch.steps import Casing, prepare

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from nmtdeep.data.index import COPY, INDEX_FILE, TRAIN
 from nmtdeep.errors import DataError
-from nmtdeep.preprocessing.stages import REPEATED
+from nmtdeep.preprocessing.transforms import REPEATED
 from nmtdeep.tables import describe, show, table
 from nmtdeep.units import percent
 
@@ -126,13 +126,14 @@ class PreprocessingReport:
     def _subwords(self) -> Table:
         """Subwords of the pairs that were kept; rare words only where some were not counted."""
         rare = any(any(split.forgotten) for split in self.splits.values())
-        columns = ["subwords", "unknown"] + ["rare*"] * rare
+        columns = ["subwords", "unknown", "rare*"] if rare else ["subwords", "unknown"]
         rows = []
         for name, split in self.splits.items():
             cells = [name]
             for side, rate in enumerate(split.unknown_rates):
                 cells += [f"{split.tokens[side]:,}", percent(rate, 3)]
-                cells += [f"{split.forgotten[side]:,}"] * rare
+                if rare:
+                    cells.append(f"{split.forgotten[side]:,}")
             rows.append(cells)
         headings = [f"{language} {column}" for language in self.languages for column in columns]
         return table(
@@ -165,10 +166,12 @@ class PreprocessingReport:
         times = [f"{name} {seconds:.1f} s" for name, seconds in steps.items() if seconds >= 0.05]
         learned = {f"BPE merges, {name}": number for name, number in self.merges.items()}
         types = {f"vocabulary, {name}": number for name, number in self.vocabulary.items()}
-        why = f" of {self.wanted:,}: the text is too small for more"
+        sizes = {name: f"{number:,}" for name, number in (learned | types).items()}
+        for name, number in (learned or types).items():
+            if number < self.wanted:
+                sizes[name] += f" of {self.wanted:,}: the text is too small for more"
         return [
-            *((name, f"{n:,}{why * (n < self.wanted)}") for name, n in (learned or types).items()),
-            *((name, f"{n:,}") for name, n in types.items() if learned),
+            *sizes.items(),
             ("text pipeline", self.fingerprint[:16]),
             ("time", ", ".join([f"{sum(steps.values()):.1f} s", *times])),
         ]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nmtdeep.preprocessing.warnings import SIZE, Sample, warnings
+from nmtdeep.preprocessing.text_checks import SIZE, Sample, warnings
 
 NAMES, LANGUAGES = ("x.en", "x.de"), ("en", "de")
 CORPUS = files("nmtdeep.tools.demo") / "corpus"
@@ -104,11 +104,6 @@ def test_subwords_in_raw_text(clean: Pairs, target: str) -> None:
     (line,) = found(pairs)
     assert line.startswith("x.de: 10 of 100 lines looked at (such as line 91) have subwords")
     assert found(pairs, form="bpe") == []
-
-
-def test_carriage_returns_inside_a_line(clean: Pairs) -> None:
-    (line,) = found([("one\rtwo", "eins"), *clean])
-    assert line.startswith("x.en: 1 of 601 lines looked at (such as line 1) have carriage returns")
 
 
 def test_a_sample_is_spread_over_all_lines_and_bounded() -> None:

@@ -8,11 +8,9 @@ import os
 import tracemalloc
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from nmtdeep.errors import DataError, UserError
-from nmtdeep.text.files import LONGEST_LINE, find_side, read_lines
+from nmtdeep.text.lines import LONGEST_LINE, find_side, read_lines
 
 
 @pytest.mark.parametrize(
@@ -37,14 +35,6 @@ def test_lines(tmp_path, content, lines):
     assert list(read_lines(io.BytesIO(content.encode()))) == lines
 
 
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"))))
-def test_lines_written_again_are_read_as_the_same_lines(lines):
-    once = list(read_lines(io.BytesIO("".join(f"{line}\n" for line in lines).encode())))
-    again = list(read_lines(io.BytesIO("".join(f"{line}\n" for line in once).encode())))
-    assert len(once) == len(lines)
-    assert again == once
-
-
 def message_of(source) -> str:
     with pytest.raises(DataError) as caught:
         list(read_lines(source))
@@ -55,12 +45,7 @@ def message_of(source) -> str:
 def test_invalid_utf8_names_file_line_byte_and_column(tmp_path):
     path = tmp_path / "a.en"
     path.write_bytes(b"fine\nab\xff\n")
-    assert message_of(path) == (
-        f"{path}:2: not valid UTF-8 (byte 0xff at column 3): correct this line, or convert the "
-        "file if all of it is in another encoding"
-    )
-    with pytest.raises(DataError, match=r":2: .*text\.clean\.encoding=drop"):
-        list(read_lines(path, training="error"))
+    assert message_of(path).startswith(f"{path}:2: not valid UTF-8 (byte 0xff at column 3)")
     assert list(read_lines(path, training="drop")) == ["fine", ""]
 
 
@@ -73,19 +58,18 @@ def test_invalid_utf8_names_file_line_byte_and_column(tmp_path):
         (bz2.compress(b"hello\n"), "unpack it"),
         ("hello\n".encode("utf-16"), "iconv -f utf-16"),
         ("hello\n".encode("utf-32"), "iconv -f utf-32"),
-        (b"one\rtwo\r" * 60, "tr '\\r' '\\n'"),
         (b"one\rtwo\r" * LONGEST_LINE, "tr '\\r' '\\n'"),
     ],
-    ids=("gzip", "zstd", "xz", "bzip2", "utf-16", "utf-32", "old-mac", "long-old-mac"),
+    ids=("gzip", "zstd", "xz", "bzip2", "utf-16", "utf-32", "old-mac"),
 )
-@pytest.mark.parametrize("training", [None, "drop"])
-def test_a_file_of_another_kind_is_named_by_its_first_bytes(tmp_path, content, cure, training):
+def test_a_file_of_another_kind_is_named_by_its_first_bytes(tmp_path, content, cure):
     path = tmp_path / "a.en"
     path.write_bytes(content)
-    with pytest.raises(DataError) as caught:
-        list(read_lines(path, training=training))
-    assert str(caught.value).startswith(f"{path}: not text in UTF-8")
-    assert cure in str(caught.value)
+    for training in (None, "drop"):
+        with pytest.raises(DataError) as caught:
+            list(read_lines(path, training=training))
+        assert caught.value.problems[0].where == str(path)
+        assert cure in str(caught.value)
 
 
 @pytest.mark.parametrize("end", [b"", b"\n"])
@@ -123,16 +107,8 @@ def test_damaged_gzip(tmp_path):
     packed = gzip.compress(os.urandom(1000).hex().encode())
     path.write_bytes(packed[:-20])
     assert "truncated gzip file" in message_of(path)
-    path.write_bytes(b"plain text\n")
-    assert "gzip file" in message_of(path)
     path.write_bytes(packed[:300] + bytes(50) + packed[350:])
-    assert "gzip" in message_of(path)
-
-
-@pytest.mark.parametrize("name", ["train.json", "train.csv", "train.txt"])
-def test_a_file_of_both_sides_with_another_ending(tmp_path, name):
-    with pytest.raises(DataError, match=r"a file with both languages ends in \.tsv .* or \.jsonl"):
-        find_side(tmp_path / name, "en")
+    assert "gzip file" in message_of(path)
 
 
 def test_find_side(tmp_path):

@@ -1,7 +1,4 @@
-"""The stages of preprocessing for one chunk of pairs, and the rows of text between them.
-
-The stages run in worker processes.
-"""
+"""What preprocessing does with a chunk of pairs, in worker processes; rows of text in between."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ import numpy.typing as npt
 
 from nmtdeep.config.text import Clean, MosesBpe, Text
 from nmtdeep.preprocessing.language import other_language
-from nmtdeep.text.files import Unreadable
+from nmtdeep.text.lines import Unreadable
 from nmtdeep.text.pipeline import Model, words_of
 from nmtdeep.text.sentencepiece import SentencePiece
 from nmtdeep.text.vocabulary import EOS, UNK, Vocabulary
@@ -56,10 +53,12 @@ def tokenize(pairs: Sequence[Pair], config: Text) -> Tokenized:
 
 def _unreadable(pair: Pair) -> str:
     """Why a pair of a training corpus could not be read; empty if it was."""
-    sides = zip(("source", "target"), pair, strict=True)
-    found = [(side, line.reason) for side, line in sides if isinstance(line, Unreadable)]
-    side = "pair" if len(found) > 1 else found[0][0] if found else ""
-    return f"{UNREADABLE} {side}: {found[0][1]}" if found else ""
+    source, target = (isinstance(line, Unreadable) for line in pair)
+    if not (source or target):
+        return ""
+    side = "pair" if source and target else "source" if source else "target"
+    line = next(line for line in pair if isinstance(line, Unreadable))
+    return f"{UNREADABLE} {side}: {line.reason}"
 
 
 def _counts(sentences: Sequence[Sequence[str]], config: Text) -> Counter[str]:
@@ -97,23 +96,22 @@ def segment(
     """
     result = Segmented([], (Counter(), Counter()), [], [0, 0])
     for index, (*pair, known) in enumerate(pairs):
-        words = [line.split() for line in pair]
+        words = [len(line.split()) for line in pair]
         source, target = map(_subwords, pair, models)
-        reason = reason_to_drop(len(source), len(target), clean) or known
+        reason = known if known.startswith(UNREADABLE) else None
         if clean.max_words is not None:
-            for side, line in zip(("target", "source"), reversed(words), strict=True):
-                if len(line) > clean.max_words:
-                    reason = f"{side} longer than {clean.max_words} words"
-        if known.startswith(UNREADABLE):
-            reason = known
+            for side, count in zip(("source", "target"), words, strict=True):
+                if count > clean.max_words:
+                    reason = reason or f"{side} longer than {clean.max_words} words"
+        reason = reason or reason_to_drop(len(source), len(target), clean) or known
         if reason:
             result.unusual.append((index, reason))
             if not keep:
                 continue
         result.counts[0].update(source)
         result.counts[1].update(target)
-        for place, line in enumerate(words):
-            result.words[place] += len(line)
+        for place, count in enumerate(words):
+            result.words[place] += count
         result.pairs.append((" ".join(source), " ".join(target)))
     return result
 
@@ -177,14 +175,3 @@ def read_rows(path: Path) -> Iterator[Any]:
     with path.open("rb") as stream:
         for line in stream:
             yield tuple(line.decode().removesuffix("\n").split("\t"))
-
-
-def labeled(rows: Path, repeated: npt.NDArray[np.bool_]) -> Iterator[tuple[str, str, str]]:
-    """Words of a split's pairs, with the reason to drop a pair that is known by now, or nothing.
-
-    Args:
-        rows: file of pairs and reasons.
-        repeated: whether each pair is dropped because it occurs before.
-    """
-    for (source, target, reason), is_repeated in zip(read_rows(rows), repeated, strict=True):
-        yield source, target, reason or REPEATED * bool(is_repeated)

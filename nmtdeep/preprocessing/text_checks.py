@@ -51,7 +51,8 @@ def _is_mojibake(line: str) -> bool:
     """Whether UTF-8 was read as another encoding, or characters were lost."""
     for word in re.findall(r"[^\0-\x7f]{2,}", line):
         # The shortest words of Ukrainian, as "no", are bytes of UTF-8 too.
-        for encoding in ("cp1252", "latin-1", *("cp1250", "cp1251") * (len(word) > 3)):
+        encodings = ("cp1252", "latin-1", "cp1250", "cp1251")
+        for encoding in encodings if len(word) > 3 else encodings[:2]:
             with suppress(UnicodeError):
                 word.encode(encoding).decode("utf-8")
                 return True
@@ -96,7 +97,7 @@ def warnings(
         yield from _header(sample.pairs[0][1], names[0], languages)
     for side, name in enumerate(names):
         lines = [(number, pair[side]) for number, pair in sample.pairs]
-        for sign in (*_SIGNS, *[_SUBWORDS] * (form != "bpe")):
+        for sign in _SIGNS if form == "bpe" else (*_SIGNS, _SUBWORDS):
             found = [number for number, line in lines if sign.is_in(line)]
             if len(found) > sign.share * len(lines):
                 yield Problem(f"{_count(found, lines)} have {sign.what}", name, sign.hint)

@@ -144,7 +144,7 @@ def _decode(stream: BinaryIO, name: str, training: Encoding | None) -> Iterator[
             if training == "drop":
                 yield Unreadable()
                 continue
-            cure = "leave out such pairs (text.clean.encoding=drop), " * (training == "error")
+            cure = "leave out such pairs (text.clean.encoding=drop), " if training else ""
             raise DataError(
                 f"not valid UTF-8 (byte 0x{raw[error.start]:02x} at column {error.start + 1})",
                 where=f"{name}:{number}",

@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from nmtdeep.preprocessing.report import PreprocessingReport, Reason, SplitReport
+from nmtdeep.preprocessing.summary import PreprocessingReport, Reason, SplitReport
 
 TESTS = [f"test_{name}_flickr" for name in ("2016", "2017", "2018", "mscoco")]
 
