@@ -11,22 +11,34 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from nmtdeep.checkpoint import Loaded, load
 from nmtdeep.config.decoding import RECIPE_DEFAULTS, DecodingOptions
 from nmtdeep.config.text import Form
-from nmtdeep.data.batch import Indices, pad
 from nmtdeep.data.batching import cut_by_tokens, sort_by_length
-from nmtdeep.data.parallel import Pool, can_start, chunks, lookahead
+from nmtdeep.data.parallel import Pool, can_start, lookahead
 from nmtdeep.decoding.search import Hypothesis
 from nmtdeep.decoding.searcher import Searcher, SourceBatch, Worker
 from nmtdeep.errors import CheckpointError, UserError
-from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import EOS, UNK
 
-BUFFER = 4000  # lines that are sorted by length and batched together
+# Lines that are sorted by length and batched together, and the characters that they may have.
+BUFFER, CHARACTERS = 4000, 8_000_000
+
+
+def line_chunks(lines: Iterable[str], size: int = BUFFER) -> Iterator[list[str]]:
+    """Lines to batch together: `size`, or fewer long ones, whose characters bound the memory."""
+    chunk: list[str] = []
+    characters = 0
+    for line in lines:
+        chunk.append(line)
+        characters += len(line)
+        if len(chunk) == size or characters >= CHARACTERS:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
+        yield chunk
 
 
 @dataclass(frozen=True)
@@ -74,32 +86,25 @@ class Translator:
     """Models that share a vocabulary, and the text pipeline around them.
 
     Args:
-        models: one, or an ensemble whose probabilities are averaged at each step.
+        searcher: the models and how they search.
         pipeline: text to ids and back.
-        options: how to translate.
         name: of the models, for messages.
         pool: processes that compute instead of this one; the caller closes it.
-        device: as of `Searcher`.
     """
 
     def __init__(
         self,
-        models: Sequence[Transformer],
+        searcher: Searcher,
         pipeline: TextPipeline,
-        options: DecodingOptions,
         *,
         name: str = "the model",
         pool: Pool[Any, Any] | None = None,
-        device: torch.device | None = None,
     ) -> None:
-        fillers = pipeline.target.vocabulary.fillers
-        searcher = Searcher(models, options, fillers=fillers, device=device)
         self.searcher: Callable[[SourceBatch], list[list[Hypothesis]]] = searcher
-        self.models = searcher.models
         self.max_tokens = searcher.max_tokens
         self.device = searcher.device
+        self.options = searcher.options
         self.pipeline = pipeline
-        self.options = options
         self.name = name
         self.pool = pool
         self.restart()
@@ -136,9 +141,8 @@ class Translator:
         if options.processes > 1:
             worker = Worker([each.path for each in loaded], options)
             pool = Pool(worker, options.processes, option="--processes")
-        name, pipeline = " + ".join(str(each.path) for each in loaded), loaded[0].pipeline
-        where = searcher.device
-        return cls(searcher.models, pipeline, options, name=name, pool=pool, device=where)
+        name = " + ".join(str(each.path) for each in loaded)
+        return cls(searcher, loaded[0].pipeline, name=name, pool=pool)
 
     def __enter__(self) -> Translator:
         return self
@@ -150,7 +154,7 @@ class Translator:
 
     def translate(self, lines: Iterable[str], *, buffer: int = BUFFER) -> Iterator[Translation]:
         """Translate lines in order; `buffer` lines are sorted by length and batched at once."""
-        for translations in lookahead(map(self.begin, chunks(lines, buffer)), self.ahead):
+        for translations in lookahead(map(self.begin, line_chunks(lines, buffer)), self.ahead):
             yield from translations()
 
     @property
@@ -291,13 +295,14 @@ class Translator:
         order = sort_by_length(lengths)[::-1]
         cuts = cut_by_tokens(lengths[0], order, max(1, self.max_tokens // rows))
 
-        def padded(side: Sequence[Sequence[int]], chosen: Indices) -> NDArray[np.int64]:
-            return pad([side[index] for index in chosen]).numpy()
-
         forced = any(prefixes)
         batches = (
-            SourceBatch(padded(sources, each), number, padded(prefixes, each) if forced else None)
-            for number, each in enumerate(cuts, self._batches)
+            SourceBatch(
+                [sources[index] for index in chosen],
+                number,
+                [prefixes[index] for index in chosen] if forced else None,
+            )
+            for number, chosen in enumerate(cuts, self._batches)
         )
         self._batches += len(cuts)
         answers = self.compute(operator.call, batches)
@@ -316,17 +321,17 @@ class Translator:
         """Translations of a line from those of its pieces, rank by rank."""
         if not parts:
             return (Candidate("", "", (), 0.0, 0.0),) * self.options.n_best
-        ranks = zip(*(part[: self.options.n_best] for part in parts), strict=False)
-        return tuple(self._candidate(pieces) for pieces in ranks)
-
-    def _candidate(self, pieces: Sequence[Hypothesis]) -> Candidate:
-        words = [self.pipeline.target.vocabulary.words(piece.tokens) for piece in pieces]
-        join = self.pipeline.target.join
-        return Candidate(
-            text=" ".join(join(part) for part in words),
-            tokenized=" ".join(join(part, "tokenized") for part in words),
-            subwords=tuple(word for part in words for word in part),
-            log_prob=sum(piece.log_prob for piece in pieces),
-            score=sum(piece.score for piece in pieces),
-            each=tuple(value for piece in pieces for value in piece.each),
-        )
+        target, candidates = self.pipeline.target, []
+        for pieces in zip(*(part[: self.options.n_best] for part in parts), strict=False):
+            words = [target.vocabulary.words(piece.tokens) for piece in pieces]
+            candidates.append(
+                Candidate(
+                    text=" ".join(target.join(part) for part in words),
+                    tokenized=" ".join(target.join(part, "tokenized") for part in words),
+                    subwords=tuple(word for part in words for word in part),
+                    log_prob=sum(piece.log_prob for piece in pieces),
+                    score=sum(piece.score for piece in pieces),
+                    each=tuple(value for piece in pieces for value in piece.each),
+                )
+            )
+        return tuple(candidates)

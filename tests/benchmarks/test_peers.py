@@ -107,7 +107,7 @@ def ours(load: Load) -> Ours:
         batch_loss(model, batch, smoothing=0.1, dtype=torch.float32).smoothed.backward()
         optimizer.step()
     # Sources of one length are one batch.
-    results = Searcher([model], SETTINGS)(SourceBatch(np.array(SOURCES), 0))
+    results = Searcher([model], SETTINGS)(SourceBatch(SOURCES, 0))
     translations = [hypotheses[0].tokens for hypotheses in results]
     assert len(set(translations)) == len(SOURCES), "the model reads its source"
     assert max(map(len, translations)) < 38, "ends are found, not forced"

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from nmtdeep.config.decoding import DecodingOptions
-from nmtdeep.decoding.streams import chunks, render, translate, writer
+from nmtdeep.decoding.streams import read_chunks, render, translate, writer
 from nmtdeep.decoding.translator import Candidate, Translation, Translator
 from nmtdeep.errors import UserError
 
@@ -43,12 +43,12 @@ def write(path: Path, lines: list[str]) -> Path:
 def test_a_file_comes_in_chunks_of_one_size(tmp_path: Path) -> None:
     lines = [str(number) for number in range(7)]
     path = str(write(tmp_path / "in", lines))
-    assert list(chunks(path, size=3)) == [lines[:3], lines[3:6], lines[6:]]
+    assert list(read_chunks(path, size=3)) == [lines[:3], lines[3:6], lines[6:]]
     write(tmp_path / "in", lines[:6])
-    assert list(chunks(path, size=3)) == [lines[:3], lines[3:6]]
-    assert list(chunks(path, size=3, first=2)) == [lines[2:5], lines[5:6]]
+    assert list(read_chunks(path, size=3)) == [lines[:3], lines[3:6]]
+    assert list(read_chunks(path, size=3, first=2)) == [lines[2:5], lines[5:6]]
     (tmp_path / "in.gz").write_bytes(gzip.compress(b"a\nb"))
-    assert list(chunks(str(tmp_path / "in.gz"))) == [["a", "b"]]
+    assert list(read_chunks(str(tmp_path / "in.gz"))) == [["a", "b"]]
 
 
 def test_stdin_from_a_file_is_read_as_a_file(
@@ -57,7 +57,7 @@ def test_stdin_from_a_file_is_read_as_a_file(
     lines = [str(number) for number in range(4)]
     with write(tmp_path / "in", lines).open(encoding="utf-8") as file:
         monkeypatch.setattr("sys.stdin", file)
-        assert list(chunks("-", size=3)) == [lines[:3], lines[3:]]
+        assert list(read_chunks("-", size=3)) == [lines[:3], lines[3:]]
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.BufferedWriter]:
 
 
 def test_a_pipe_is_answered_before_it_ends(pipe: io.BufferedWriter) -> None:
-    arriving = chunks("-")
+    arriving = read_chunks("-")
     for line in ("one", "two\u2028"):
         pipe.write(f"{line}\n".encode())
         pipe.flush()
@@ -90,7 +90,7 @@ def test_a_fast_pipe_loses_nothing(pipe: io.BufferedWriter) -> None:
 
     feeder = threading.Thread(target=feed)
     feeder.start()
-    received = list(chunks("-", size=3))
+    received = list(read_chunks("-", size=3))
     feeder.join()
     assert [line for chunk in received for line in chunk] == lines
     assert max(map(len, received)) <= 3
@@ -100,7 +100,7 @@ def test_a_pipe_that_is_not_utf_8_is_an_error(pipe: io.BufferedWriter) -> None:
     pipe.write(b"good\n\xff\n")
     pipe.close()
     with pytest.raises(UserError, match=":2: not valid UTF-8"):
-        list(chunks("-"))
+        list(read_chunks("-"))
 
 
 # Writing
