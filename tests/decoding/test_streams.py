@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from nmtdeep.config.decoding import DecodingOptions
+from nmtdeep.decoding.resuming import resume_point
 from nmtdeep.decoding.streams import read_chunks, render, translate, writer
 from nmtdeep.decoding.translator import Candidate, Translation, Translator
 from nmtdeep.errors import UserError
@@ -94,6 +95,30 @@ def test_a_fast_pipe_loses_nothing(pipe: io.BufferedWriter) -> None:
     feeder.join()
     assert [line for chunk in received for line in chunk] == lines
     assert max(map(len, received)) <= 3
+
+
+def test_long_lines_make_smaller_chunks(
+    translator: Callable[..., Translator], tiny_run: Any, tmp_path: Path, pipe: io.BufferedWriter
+) -> None:
+    """At most 8 million characters: in a file, in a pipe, and when a file is resumed."""
+    lines = [tiny_run.sources[0], *[" " * 1_000_000] * 8, *tiny_run.sources[1:3]]
+    path = write(tmp_path / "in", lines)
+    model, out = translator(beam=1), tmp_path / "out"
+    written: list[str] = []
+    assert translate(model, str(path), written.append, form="text") == 11
+    assert [part.count("\n") for part in written] == [9, 2]
+    texts = [each.text for each in model.translate_chunk(lines)]
+    assert "".join(written) == "".join(f"{text}\n" for text in texts)
+    assert [each.text for each in model.translate(lines)] == texts
+    out.write_text("".join(written)[:-1])
+    point = resume_point(str(path), str(out), form="text", options=model.options)
+    assert (point.lines, point.first, point.start) == (10, 9, len(written[0].encode()))
+    feeder = threading.Thread(target=lambda: (pipe.write(path.read_bytes()), pipe.close()))
+    feeder.start()
+    received = list(read_chunks("-"))
+    feeder.join()
+    assert [line for chunk in received for line in chunk] == lines
+    assert max(sum(map(len, chunk)) for chunk in received) <= 9_000_000
 
 
 def test_a_pipe_that_is_not_utf_8_is_an_error(pipe: io.BufferedWriter) -> None:

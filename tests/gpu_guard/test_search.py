@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
-import numpy as np
 import pytest
 import torch
 from model.choices import VARIANTS
@@ -48,7 +47,7 @@ def recorded(
     Args:
         prefix: forced tokens of each.
     """
-    forced = np.full((3, prefix), 6) if prefix else None
+    forced = [[6] * prefix] * 3 if prefix else None
     torch.set_default_dtype(dtype)
     try:
         with pretended(), torch.device("cuda"), mock.patch("torch.cuda.set_device"):
@@ -56,7 +55,7 @@ def recorded(
             searcher = Searcher([network], DecodingOptions(**options))
             torch.set_default_dtype(torch.float32)
             with Recorder(answer=answer) as recorder:
-                searcher(SourceBatch(np.full((3, 7), 5), 0, forced))
+                searcher(SourceBatch([[5] * 7] * 3, 0, forced))
     finally:
         torch.set_default_dtype(torch.float32)
     return recorder
