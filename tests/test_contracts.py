@@ -53,6 +53,17 @@ class Scale(Sum):
         self.inner = nn.Linear(1, 1)
     def add(self, history, output): return output * self.inner.weight
 
+class Dated(variants.CombinationVariant):
+    type: Literal["guest.dated"] = "guest.dated"
+    def build(self, model, stack): return Listed()
+
+class Listed(Scale):
+    def constants(self): yield self.inner.weight, torch.ones(1, 1)
+
+class Rows(variants.SublayerVariant):
+    type: Literal["guest.rows"] = "guest.rows"
+    takes_rows = True
+
 class Wrapped(variants.ResidualVariant):
     type: Literal["guest.wrapped"] = "guest.wrapped"
     bias: float = 0.0
@@ -82,13 +93,16 @@ class Vectors(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(width))
         self.values = values
-    def matrices(self): return ()
-    def constants(self): yield self.weight, torch.ones(len(self.weight))
+    def init_matrices(self): return ()
+    def init_constants(self): yield self.weight, torch.ones(len(self.weight))
     def at(self, offsets):
         vectors = offsets.to(self.weight.dtype)[..., None] * self.weight
         return vectors, vectors if self.values else None
 """
-CLASSES = {name.lower(): name for name in ("Sums", "Forgotten", "Wrapped", "Slope", "Near")}
+CLASSES = {
+    name.lower(): name
+    for name in ("Sums", "Forgotten", "Dated", "Rows", "Wrapped", "Slope", "Near")
+}
 SIDES = ("encoder", "decoder")
 SOURCES = [[5, 6, 7, 8, EOS], [9, EOS], [4, 3, 9, 8, 7, 6, EOS]]
 TARGETS = [[7, EOS], [8, 8, 4, 6, EOS], [3, 9, EOS]]
@@ -188,7 +202,7 @@ def test_relative_positions_count_in_each_sentence_of_a_row(
     for module in without.modules():
         if hasattr(module, "relative"):
             module.relative = None
-    none = Step(without, Training()).accumulate(
+    none = Step(without, Training()).forward_backward(
         RankBatches.single([read_batch(corpus, every, packed=True)]), 1
     )
     assert not torch.allclose(none.sums, packed[0], rtol=1e-3)
@@ -215,6 +229,20 @@ def test_a_parameter_without_initial_value_is_one_line_with_its_package(
         text=True,
     )
     assert (done.returncode, done.stderr) == (2, f"nmtdeep: error: {said}\n")
+
+
+def test_old_names_are_refused_with_the_new_ones(tmp_path: Path) -> None:
+    changed = [*testing.TINY, *of_both("combination", "guest.dated")]
+    with pytest.raises(UserError) as caught:
+        testing.parameters_are_initialized(changed, tmp_path)
+    assert (caught.value.problems[0].where, caught.value.problems[0].hint) == (
+        "package guest",
+        "rename it to init_constants()",
+    )
+    with pytest.raises(ConfigError, match="takes_packing now: set .*Packing"):
+        built("model.encoder.sublayers=[self_attention, guest.rows]")
+    with pytest.raises(ImportError, match="InitMatrix"):
+        from nmtdeep.variants import Matrix  # type: ignore[attr-defined]  # noqa: F401
 
 
 @pytest.mark.parametrize(

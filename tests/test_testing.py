@@ -27,7 +27,7 @@ def variant(name, read, parameters=0):
             if weight:
                 self.weight = nn.Parameter(torch.empty(3))
             self.listed = listed
-        def constants(self):
+        def init_constants(self):
             if self.listed:
                 yield self.weight, torch.ones(3)
         def inherit(self, old, sources): self.load_state_dict(old.state_dict())
@@ -60,7 +60,7 @@ def growing(name, inherit):
             super().__init__()
             self.scale = nn.Parameter(torch.empty(1))
             self.weight = nn.Parameter(torch.empty(depth))
-        def constants(self):
+        def init_constants(self):
             yield self.scale, torch.ones(1)
             yield self.weight, torch.ones(len(self.weight))
         def start(self, x): return x, 0
@@ -102,7 +102,7 @@ class Gain(Residual):
         super().__init__(sublayer, dropout=dropout)
         self.norm = norm
         self.gain = nn.Parameter(torch.empty(1))
-    def constants(self):
+    def init_constants(self):
         yield self.gain, torch.ones(1)
     def forward(self, x, context, state=None):
         return self.norm(self.gain * x + self.dropout(self.sublayer(x, context, state)))
@@ -115,7 +115,7 @@ class Factor(Bridge):
     def __init__(self, depth):
         super().__init__()
         self.depth, self.factor = depth, nn.Parameter(torch.empty(1))
-    def constants(self):
+    def init_constants(self):
         yield self.factor, torch.ones(1)
     def forward(self, top, outputs): return [self.factor * top] * self.depth
 

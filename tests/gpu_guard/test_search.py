@@ -22,6 +22,7 @@ pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 TYPES, STEPS = 64, 4
 AT_THE_START = {
     ("decoding/searcher.py:_search", "copy from the host"),  # the source
+    ("decoding/searcher.py:_constraints", "copy from the host"),
     ("decoding/search.py:beam", "number read by the host"),  # limits
 }
 EACH_STEP = ("decoding/search.py:arrived", "event")  # the best continuations, one step late
@@ -29,6 +30,7 @@ EACH_STEP = ("decoding/search.py:arrived", "event")  # the best continuations, o
 IN_A_BEAM = {*AT_THE_START, EACH_STEP, ("decoding/search.py:beam", "copy from the host")}
 IN_SAMPLING = {
     ("decoding/searcher.py:_search", "copy from the host"),
+    ("decoding/searcher.py:_constraints", "copy from the host"),
     ("decoding/sampling.py:sample", "number read by the host"),  # limits; what was drawn
     ("decoding/sampling.py:sample", "copy from the host"),  # sentences that are not done
 }

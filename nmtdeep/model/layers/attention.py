@@ -17,7 +17,7 @@ from nmtdeep.model.kernels.plain_attention import (
     split_heads,
 )
 from nmtdeep.model.layers.cache import CacheIndex, KeyValues, MemoryKeyValues
-from nmtdeep.model.layers.initial_values import Matrix, matrix, projections
+from nmtdeep.model.layers.initial_values import InitMatrix, matrix, projections
 from nmtdeep.model.layers.linear import Linear
 from nmtdeep.model.layers.norm import HeadNorm
 from nmtdeep.model.layers.positions import RelativePositions, Rotary
@@ -61,11 +61,11 @@ class SelfAttention(Sublayer):
         self.norms = nn.ModuleList(norms)
         self.rotary = rotary
 
-    def matrices(self) -> Iterator[Matrix]:
+    def init_matrices(self) -> Iterator[InitMatrix]:
         yield from projections(self.qkv.weight, ("query", "key", "value"))
         yield matrix(self.output, "output")
         if self.relative is not None:
-            yield from self.relative.matrices()
+            yield from self.relative.init_matrices()
 
     def start(self, context: Context) -> KeyValues:
         assert context.index is not None
@@ -163,7 +163,7 @@ class CrossAttention(Sublayer):
         self.output = Linear(width, width, bias=bias)
         self.norms = nn.ModuleList(norms)
 
-    def matrices(self) -> Iterator[Matrix]:
+    def init_matrices(self) -> Iterator[InitMatrix]:
         yield from projections(self.query.weight, ("query",), across=True)
         yield from projections(self.key_value.weight, ("key", "value"), across=True)
         yield matrix(self.output, "output")

@@ -49,7 +49,7 @@ class AttentionResiduals(Combination):
         self.block = block
         self.epsilon = epsilon
 
-    def constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
+    def init_constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
         """See the class."""
         yield self.query, torch.zeros(self.query.shape)
 

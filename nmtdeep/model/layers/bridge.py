@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from nmtdeep.model.layers.combination import Sources
 from nmtdeep.model.layers.dropout import Dropout
-from nmtdeep.model.layers.initial_values import Matrix, matrix
+from nmtdeep.model.layers.initial_values import InitMatrix, matrix
 from nmtdeep.model.layers.linear import Linear
 
 
@@ -25,7 +25,7 @@ class Bridge(nn.Module):
         """
         raise NotImplementedError
 
-    def matrices(self) -> Iterable[Matrix]:
+    def init_matrices(self) -> Iterable[InitMatrix]:
         """The matrices that initializers draw; the base has none."""
         return ()
 
@@ -66,7 +66,7 @@ class Projection(TopLayer):
         super().__init__(depth)
         self.projection = projection
 
-    def matrices(self) -> Iterator[Matrix]:
+    def init_matrices(self) -> Iterator[InitMatrix]:
         """W."""
         yield matrix(self.projection, "bridge")
 
@@ -97,7 +97,7 @@ class Transparent(Bridge):
         self.norm = norm
         self.dropout = Dropout(dropout)
 
-    def constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
+    def init_constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
         """W starts at 0: the plain mean."""
         yield self.weight, torch.zeros(self.weight.shape)
 

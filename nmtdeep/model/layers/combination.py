@@ -156,7 +156,7 @@ class LinearCombination(Combination):
             shape = (len(boundaries), len(boundaries), weights.groups)
             self.weight = nn.Parameter(torch.empty(shape))
 
-    def constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
+    def init_constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
         """Learned weights start as averages, or ones."""
         if self.weight is not None:
             yield self.weight, starting_weights(len(self.boundaries), self.settings)

@@ -55,7 +55,7 @@ class HyperConnection(nn.Module):
             self.dynamic = nn.Parameter(torch.empty(streams + 2, width))  # W_m, W_r and W_beta
             self.scales = nn.Parameter(torch.empty(2))  # s_alpha, s_beta
 
-    def constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
+    def init_constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
         """See the class."""
         read = one_hot(self.number, self.streams)
         yield self.alpha, torch.cat((read, torch.eye(self.streams)), dim=1)
@@ -107,7 +107,7 @@ class ManifoldConnection(nn.Module):
         self.bias = nn.Parameter(torch.empty(size))
         self.scales = nn.Parameter(torch.empty(3))
 
-    def constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
+    def init_constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
         """See the class."""
         yield self.phi, torch.zeros(self.phi.shape)
         yield self.scales, torch.full((3,), 0.01)

@@ -51,7 +51,7 @@ class ReZero(Residual):
         super().__init__(sublayer, dropout=dropout)
         self.alpha = nn.Parameter(torch.empty(1))
 
-    def constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
+    def init_constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
         """alpha starts at 0: the whole stack is the identity."""
         yield self.alpha, torch.zeros(1)
 
@@ -135,7 +135,7 @@ class Admin(Normed):
         super().__init__(sublayer, norm, dropout=dropout)
         self.omega = nn.Parameter(torch.empty(norm.normalized_shape))
 
-    def constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
+    def init_constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
         """omega starts at 1, which is post-norm; Admin's initializer then measures it."""
         yield self.omega, torch.ones(self.omega.shape)
 
