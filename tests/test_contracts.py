@@ -239,7 +239,7 @@ def test_old_names_are_refused_with_the_new_ones(tmp_path: Path) -> None:
         "package guest",
         "rename it to init_constants()",
     )
-    with pytest.raises(ConfigError, match="takes_packing now: set .*Packing"):
+    with pytest.raises(ConfigError, match=r"takes_packing now: set .*Packing"):
         built("model.encoder.sublayers=[self_attention, guest.rows]")
     with pytest.raises(ImportError, match="InitMatrix"):
         from nmtdeep.variants import Matrix  # type: ignore[attr-defined]  # noqa: F401

@@ -104,7 +104,6 @@ class WeightedSum(nn.Module):
         self.weight = nn.Parameter(torch.empty(len(weights))) if learned else None
 
     def init_constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
-        """Learned weights start as given."""
         if self.weight is not None:
             yield self.weight, torch.tensor(self.start)
 

@@ -48,7 +48,6 @@ class Layer(nn.Module):
         return iter(self.sublayers)  # type: ignore[arg-type]
 
     def init_matrices(self) -> Iterator[InitMatrix]:
-        """The matrices that initializers draw."""
         for wrapper in self:
             yield from wrapper.sublayer.init_matrices()
 

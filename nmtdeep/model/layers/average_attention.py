@@ -28,7 +28,6 @@ class RunningSum:
         return self.sum / self.count
 
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
-        """Keep hypotheses `rows`."""
         if self.sum is not None:
             count = self.sum.shape[0] if sentences is None else len(sentences)
             self.sum = self.sum.flatten(0, 1)[rows].view(count, -1, self.sum.shape[2])

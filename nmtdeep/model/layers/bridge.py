@@ -50,7 +50,6 @@ class TopLayer(Bridge):
         self.depth = depth
 
     def forward(self, top: Tensor, outputs: Sequence[Tensor]) -> list[Tensor]:
-        """The same memory for all layers."""
         return [top] * self.depth
 
 
@@ -67,15 +66,12 @@ class Projection(TopLayer):
         self.projection = projection
 
     def init_matrices(self) -> Iterator[InitMatrix]:
-        """W."""
         yield matrix(self.projection, "bridge")
 
     def forward(self, top: Tensor, outputs: Sequence[Tensor]) -> list[Tensor]:
-        """The same memory for all layers, `(sentences, source, decoder width)`."""
         return super().forward(self.projection(top), outputs)
 
     def inherit(self, old: Bridge, encoder: Sources, decoder: Sources) -> None:
-        """The same W and b."""
         self.load_state_dict(old.state_dict())
 
 

@@ -56,7 +56,6 @@ class HyperConnection(nn.Module):
             self.scales = nn.Parameter(torch.empty(2))  # s_alpha, s_beta
 
     def init_constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
-        """See the class."""
         read = one_hot(self.number, self.streams)
         yield self.alpha, torch.cat((read, torch.eye(self.streams)), dim=1)
         yield self.beta, torch.ones(self.streams)
@@ -108,7 +107,6 @@ class ManifoldConnection(nn.Module):
         self.scales = nn.Parameter(torch.empty(3))
 
     def init_constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
-        """See the class."""
         yield self.phi, torch.zeros(self.phi.shape)
         yield self.scales, torch.full((3,), 0.01)
         before = 2 * one_hot(self.number, self.streams)[:, 0] - 1
@@ -165,7 +163,6 @@ class HyperConnections(Combination):
         self.streams = streams
 
     def start(self, x: Tensor) -> StreamHistory:
-        """n copies of y_0."""
         # An expanded tensor would be copied position by position in products.
         return self._mixed(torch.stack([x] * self.streams, dim=-2), 0)
 
@@ -176,11 +173,9 @@ class HyperConnections(Combination):
         return self._mixed(streams, history.sublayers + 1)
 
     def read(self, history: StreamHistory) -> Tensor:
-        """h_0 of the next sublayer."""
         return history.read
 
     def inherit(self, old: Combination, sources: Sources) -> None:
-        """The connections of a layer's sublayers are copied with the layer."""
         assert isinstance(old, HyperConnections)
         each = len(self.connections) // len(sources)
         for number, connection in enumerate(self.connections):

@@ -77,7 +77,6 @@ class NoPositions(nn.Module):
     """Adds nothing, for models whose positions are in attention only."""
 
     def forward(self, x: Tensor, start: int = 0, packing: Packing | None = None) -> Tensor:
-        """`x` itself."""
         return x
 
 
@@ -99,7 +98,6 @@ class RelativePositions(nn.Module):
         self.values = nn.Parameter(torch.empty(2 * clip + 1, head_width)) if values else None
 
     def init_matrices(self) -> Iterator[InitMatrix]:
-        """The tables."""
         for table in (self.keys, self.values):
             if table is not None:
                 yield InitMatrix(table, "relative", table.shape[1], table.shape[0])

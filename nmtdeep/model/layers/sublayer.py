@@ -53,5 +53,4 @@ class Sublayer(nn.Module):
         return None
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
-        """Apply the sublayer."""
         raise NotImplementedError
