@@ -145,13 +145,10 @@ class Encoded:
         self, index: CacheIndex | None = None, packing: Packing | None = None
     ) -> list[Context]:
         """The context of each decoder layer, with the packing of the target."""
-        common = {
-            "memory_mask": self.mask,
-            "memory_packing": self.packing,
-            "packing": packing,
-            "index": index,
-        }
-        return [Context(memory=memory, **common) for memory in self.memories]  # type: ignore[arg-type]
+        return [
+            Context(None, memory, self.mask, packing, self.packing, index)
+            for memory in self.memories
+        ]
 
 
 class DecoderState(States):

@@ -113,7 +113,12 @@ class SelfAttention(Sublayer):
         if self.norms:
             q, k = self.norms[0](q), self.norms[1](k)
         if self.rotary is not None:
-            positions = _positions(x, packing) if index is None else index.position()
+            if index is not None:
+                positions = index.position()
+            elif packing is not None:
+                positions = packing.positions
+            else:
+                positions = torch.arange(x.shape[1], device=x.device)
             q, k = self.rotary(q, positions), self.rotary(k, positions)
         return torch.cat((q, k, v), dim=2)
 
@@ -201,7 +206,6 @@ class CrossAttention(Sublayer):
         return split_heads(k, self.heads), split_heads(v, self.heads)
 
     def _query(self, x: Tensor) -> Tensor:
-        """Queries, normalized."""
         q: Tensor = self.query(x)
         return self.norms[0](q) if self.norms else q
 
@@ -212,8 +216,3 @@ class CrossAttention(Sublayer):
             return kv
         k, v = kv.chunk(2, dim=2)
         return torch.cat((self.norms[1](k), v), dim=2)
-
-
-def _positions(x: Tensor, packing: Packing | None = None) -> Tensor:
-    """`(positions,)`, from 0 in each sentence."""
-    return packing.positions if packing else torch.arange(x.shape[1], device=x.device)
