@@ -171,7 +171,7 @@ def translate(
         write: called with the output of a whole chunk.
         form: output format, see `render`.
         first: number of lines of a file to leave out, whole chunks of it.
-        advance: as in `Translator.translate_chunk`.
+        advance: as in `Translator.begin`.
         buffer: lines of a chunk.
     """
     translator.restart(first)

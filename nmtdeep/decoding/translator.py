@@ -167,18 +167,13 @@ class Translator:
         self.cut_lines = self._batches = 0
         self._lines = lines
 
-    def translate_chunk(
-        self, lines: Sequence[str], advance: Callable[[float], object] = lambda _: None
-    ) -> list[Translation]:
+    def translate_chunk(self, lines: Sequence[str]) -> list[Translation]:
         """Translate lines that are batched together.
-
-        Args:
-            advance: called after each batch with its share of the lines, counted in lines.
 
         Raises:
             CheckpointError: if a line has no translation with a finite log-probability.
         """
-        return self.begin(lines, advance)()
+        return self.begin(lines)()
 
     def begin(
         self, lines: Sequence[str], advance: Callable[[float], object] = lambda _: None
@@ -186,6 +181,9 @@ class Translator:
         """Begin `translate_chunk`; the function returned ends it.
 
         Several processes begin to search at once; without them the search is at the end.
+
+        Args:
+            advance: called after each batch with its share of the lines, counted in lines.
         """
         first = self._lines + 1
         columns = [self._columns(line, number) for number, line in enumerate(lines, first)]
@@ -258,19 +256,9 @@ class Translator:
         size = math.ceil(len(subwords) / count)
         return [subwords[first : first + size] for first in range(0, len(subwords), size)]
 
-    def search(
-        self,
-        sources: Sequence[Sequence[int]],
-        prefixes: Sequence[Sequence[int]] = (),
-        advance: Callable[[int], object] = lambda _: None,
-    ) -> list[list[Hypothesis]]:
-        """Hypotheses of each source, in order; sources of similar length are batched together.
-
-        Args:
-            prefixes: ids that the hypotheses of each source start with; omitted: none.
-            advance: called after each batch with its number of sources.
-        """
-        return self._begin_search(sources, prefixes, advance)()
+    def search(self, sources: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
+        """Hypotheses of each source, in order; sources of similar length are batched together."""
+        return self._begin_search(sources, (), lambda _: None)()
 
     def compute(self, function: Callable[[Any, Any], Any], items: Iterable[Any]) -> Iterator[Any]:
         """`function(searcher, item)` of each item, in order, here or in the processes.
@@ -288,6 +276,11 @@ class Translator:
         prefixes: Sequence[Sequence[int]],
         advance: Callable[[int], object],
     ) -> Callable[[], list[list[Hypothesis]]]:
+        """Begin `search`; `prefixes` are ids that the hypotheses of each source start with.
+
+        Args:
+            advance: called after each batch with its number of sources.
+        """
         if not sources:
             return list
         lengths = np.array([[len(ids) for ids in sources]], dtype=np.int32)
