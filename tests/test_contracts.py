@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from installed import installed
 from torch.testing import assert_close
 
 from nmtdeep import testing
@@ -99,10 +100,8 @@ class Vectors(nn.Module):
         vectors = offsets.to(self.weight.dtype)[..., None] * self.weight
         return vectors, vectors if self.values else None
 """
-CLASSES = {
-    name.lower(): name
-    for name in ("Sums", "Forgotten", "Dated", "Rows", "Wrapped", "Slope", "Near")
-}
+CLASSES = ("Sums", "Forgotten", "Dated", "Rows", "Wrapped", "Slope", "Near")
+NAMES = {f"guest.{name.lower()}": name for name in CLASSES}
 SIDES = ("encoder", "decoder")
 SOURCES = [[5, 6, 7, 8, EOS], [9, EOS], [4, 3, 9, 8, 7, 6, EOS]]
 TARGETS = [[7, EOS], [8, 8, 4, 6, EOS], [3, 9, EOS]]
@@ -111,15 +110,7 @@ BUILT_IN = [tag_of(residual) for residual in variants(slots.Residual)]
 
 @pytest.fixture(autouse=True)
 def guest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    (tmp_path / "guest-1.dist-info").mkdir()
-    (tmp_path / "guest.py").write_text(CODE)
-    (tmp_path / "guest-1.dist-info" / "METADATA").write_text("Name: guest\nVersion: 1\n")
-    points = "".join(f"guest.{name} = guest:{each}\n" for name, each in CLASSES.items())
-    path = tmp_path / "guest-1.dist-info" / "entry_points.txt"
-    path.write_text(f"[nmtdeep.variants]\n{points}")
-    monkeypatch.syspath_prepend(tmp_path)
-    yield
-    sys.modules.pop("guest", None)
+    yield from installed("guest", CODE, NAMES, tmp_path, monkeypatch)
 
 
 def of_both(slot: str, value: str) -> list[str]:
@@ -162,10 +153,6 @@ def test_there_are_no_layers_to_skip_where_sublayers_are_connected() -> None:
     with pytest.raises(ConfigError, match="there are no layers to skip") as caught:
         built(*of_both("combination", "guest.sums"), "model.dropout.layer=0.1")
     assert str(caught.value).startswith("model.dropout.layer: ")
-
-
-def test_every_residual_of_ours_is_tried() -> None:
-    assert {"runge_kutta", "b2t", "post_norm", "deep_norm", "normalized"} <= {*BUILT_IN}
 
 
 @pytest.mark.parametrize(

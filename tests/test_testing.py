@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from installed import installed
 
 from nmtdeep import testing
 from nmtdeep.errors import UserError
@@ -123,9 +123,11 @@ class Reversed(GrowthVariant):
     type: Literal["broken.reversed"] = "broken.reversed"
     def layer_map(self, old, new): return [old - 1 - layer % old for layer in range(new)]
 '''
-NAMES = ("positions", "lengths", "padding", "future", "unset", "unused", "rough", "calls", "whole")
+PLAIN = ("positions", "lengths", "padding", "future", "unset", "unused", "rough", "calls", "whole")
 GROWING = ("keeping", "forgetting", "halving", "static")
 OTHERS = {"reversed": "Reversed", "residue": "Residue", "bridging": "Bridging"}
+CLASSES = {name: name for name in (*PLAIN, *GROWING)} | OTHERS
+NAMES = {f"broken.{name}": each for name, each in CLASSES.items()}
 # What breaks each promise, and what the check says then.
 BROKEN = {
     testing.stepwise_equals_parallel: ("positions", "not close"),
@@ -142,16 +144,7 @@ BROKEN = {
 
 @pytest.fixture(autouse=True)
 def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    site = tmp_path / "site"
-    (site / "broken-1.dist-info").mkdir(parents=True)
-    (site / "broken.py").write_text(CODE)
-    objects = dict(zip((*NAMES, *GROWING), (*NAMES, *GROWING), strict=True)) | OTHERS
-    points = "".join(f"broken.{name} = broken:{each}\n" for name, each in objects.items())
-    (site / "broken-1.dist-info" / "METADATA").write_text("Name: broken\nVersion: 1\n")
-    (site / "broken-1.dist-info" / "entry_points.txt").write_text(f"[nmtdeep.variants]\n{points}")
-    monkeypatch.syspath_prepend(site)
-    yield
-    sys.modules.pop("broken", None)
+    yield from installed("broken", CODE, NAMES, tmp_path / "site", monkeypatch)
 
 
 def overrides(name: str) -> list[str]:
