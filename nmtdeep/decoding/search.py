@@ -45,11 +45,6 @@ class Hypothesis:
     each: tuple[float, ...] = ()
 
 
-def no_penalty(length: int) -> float:
-    """1 for every length: hypotheses are ranked by their plain sum."""
-    return 1.0
-
-
 def length_penalty(form: str, alpha: float) -> Penalty:
     """The divisor of a hypothesis of `len` tokens, end of sentence included.
 
@@ -59,7 +54,7 @@ def length_penalty(form: str, alpha: float) -> Penalty:
     formulas: dict[str, Penalty] = {
         "gnmt": lambda length: ((5 + length) / 6) ** alpha,
         "length": lambda length: length**alpha,
-        "none": no_penalty,
+        "none": lambda length: 1.0,
     }
     return formulas[form]
 
@@ -141,7 +136,7 @@ class BeamSettings:
     """
 
     size: int
-    penalty: Penalty = no_penalty
+    penalty: Penalty = lambda length: 1.0
     wanted: int = 0
     stop: str = "full"
     spare: float = 0.0
@@ -233,7 +228,7 @@ class _Finished:
 
     Args:
         limits: tokens at most, of each sentence.
-        settings, eos: as of `beam`.
+        settings, eos: as in `beam`.
 
     Attributes:
         last: `(sentences,)` the step after which each was done, counted from 1; 0 before.

@@ -50,7 +50,6 @@ class RungeKutta(Layer):
         total: of the F_i: `GatedSum` or `WeightedSum`.
         function: F; change: the layer's output minus its input, so that order 1 would be the plain
             layer; output: the output, as in the authors' release.
-        drop: as of `Layer`.
     """
 
     def __init__(

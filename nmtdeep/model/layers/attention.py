@@ -174,7 +174,10 @@ class CrossAttention(Sublayer):
         yield matrix(self.output, "output")
 
     def start(self, context: Context) -> MemoryKeyValues:
-        return MemoryKeyValues(*self._keys_and_values(context), context.memory_mask)
+        k, v = self._key_value(context.memory).chunk(2, dim=2)
+        return MemoryKeyValues(
+            split_heads(k, self.heads), split_heads(v, self.heads), context.memory_mask
+        )
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """Attend from every position of `x` to the memory; with a state, from the newest."""
@@ -196,14 +199,10 @@ class CrossAttention(Sublayer):
 
     def weights(self, x: Tensor, context: Context) -> Tensor:
         """The weights of `forward` without dropout, `(sentences, heads, queries, source)`."""
-        q, k = split_heads(self._query(x), self.heads), self._keys_and_values(context)[0]
+        k = self._key_value(context.memory).chunk(2, dim=2)[0]
+        q, k = split_heads(self._query(x), self.heads), split_heads(k, self.heads)
         bias = attention_bias(x.shape[1], Mask(context.memory_mask), x.dtype, x.device)
         return attention_weights(q, k, bias=bias)
-
-    def _keys_and_values(self, context: Context) -> tuple[Tensor, Tensor]:
-        """Keys and values of the memory, `(sentences, heads, source, d_h)` each."""
-        k, v = self._key_value(context.memory).chunk(2, dim=2)
-        return split_heads(k, self.heads), split_heads(v, self.heads)
 
     def _query(self, x: Tensor) -> Tensor:
         q: Tensor = self.query(x)

@@ -13,7 +13,7 @@ from nmtdeep.model.layers.linear import linear_of_rms_norm
 from nmtdeep.model.layers.norm import Norm
 
 
-class Weights(NamedTuple):
+class StreamWeights(NamedTuple):
     """The weights of one sublayer, for all positions or for each of them.
 
     Attributes:
@@ -63,7 +63,7 @@ class HyperConnection(nn.Module):
             yield self.dynamic, torch.zeros(self.dynamic.shape)
             yield self.scales, torch.full((2,), 0.01)
 
-    def forward(self, streams: Tensor) -> Weights:
+    def forward(self, streams: Tensor) -> StreamWeights:
         """Weights for streams `(..., n, d)`."""
         alpha: Tensor = self.alpha
         beta: Tensor = self.beta
@@ -71,7 +71,7 @@ class HyperConnection(nn.Module):
             offsets = nn.functional.linear(self.norm(streams), self.dynamic).tanh()
             alpha = alpha + self.scales[0] * offsets[..., :-1]
             beta = beta + self.scales[1] * offsets[..., -1]
-        return Weights(alpha.transpose(-1, -2), beta)
+        return StreamWeights(alpha.transpose(-1, -2), beta)
 
 
 class ManifoldConnection(nn.Module):
@@ -113,7 +113,7 @@ class ManifoldConnection(nn.Module):
         kept = -8 * (1 - torch.eye(self.streams))
         yield self.bias, torch.cat((before, torch.zeros(self.streams), kept.flatten()))
 
-    def forward(self, streams: Tensor) -> Weights:
+    def forward(self, streams: Tensor) -> StreamWeights:
         """Weights for streams `(..., n, d)`."""
         n = self.streams
         sizes = (n, n, n * n)
@@ -123,7 +123,7 @@ class ManifoldConnection(nn.Module):
         before, after, kept = (scale * part + bias for scale, part, bias in parts)
         mixed = sinkhorn_knopp(kept.unflatten(-1, (n, n)), self.iterations)
         width = torch.cat((before.sigmoid()[..., None, :], mixed), dim=-2)
-        return Weights(width, 2 * after.sigmoid())
+        return StreamWeights(width, 2 * after.sigmoid())
 
 
 class StreamHistory(NamedTuple):
@@ -132,7 +132,7 @@ class StreamHistory(NamedTuple):
     Attributes:
         read: input of the next sublayer, or after the last one the sum of the streams.
         kept: `(..., n, d)`: what the streams keep; None after the last sublayer.
-        depth: see `Weights`.
+        depth: see `StreamWeights`.
         sublayers: number of sublayers done.
     """
 

@@ -64,7 +64,6 @@ class Normed(Residual):
 
     Args:
         norm: a norm of the model's width.
-        sublayer, dropout: as of `Residual`.
     """
 
     def __init__(self, sublayer: Sublayer, norm: Norm, *, dropout: float) -> None:
@@ -90,7 +89,6 @@ class CompleteP(PreNorm):
     Args:
         ratio: m, of this stack.
         alpha: 1 in CompleteP.
-        sublayer, norm, dropout: as of `Normed`.
 
     Attributes:
         scale: m^-alpha.
@@ -148,7 +146,6 @@ class DeepNorm(Normed):
 
     Args:
         alpha: see `deep_norm_scales`.
-        sublayer, norm, dropout: as of `Normed`.
     """
 
     def __init__(self, sublayer: Sublayer, norm: Norm, *, alpha: float, dropout: float) -> None:
