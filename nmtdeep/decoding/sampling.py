@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nmtdeep.decoding.search import Constraints, Hypothesis, Scores
-from nmtdeep.model.layers.cache import State
+from nmtdeep.decoding.search import Constraints, Hypothesis, Scores, SearchState
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class SamplingSettings:
 @torch.inference_mode()
 def sample(
     step: Scores,
-    state: State,
+    state: SearchState,
     constraints: Constraints,
     settings: SamplingSettings,
     generator: torch.Generator,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -17,15 +17,23 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmtdeep.decoding.blocks import BlockTopK
-from nmtdeep.model.layers.cache import State
 
 # In a prefix: any token is allowed here.
 FREE = -1
 Array = NDArray[Any]
 Penalty = Callable[[int], float]
+
+
+class SearchState(Protocol):
+    """The memory of a step, rows grouped by sentence."""
+
+    def select(self, rows: Tensor, sentences: Tensor | None) -> None:
+        """Keep hypotheses `rows`; `sentences` are those that stay, None if all do."""
+
+
 # One decoding step: log-probabilities `(rows, types)` after the newest tokens `(rows,)`, rows
 # grouped by sentence. The search writes into them.
-Scores = Callable[[Tensor, State], Tensor]
+Scores = Callable[[Tensor, SearchState], Tensor]
 
 
 @dataclass(frozen=True)
@@ -146,7 +154,7 @@ class BeamSettings:
 @torch.inference_mode()
 def beam(
     step: Scores,
-    state: State,
+    state: SearchState,
     constraints: Constraints,
     settings: BeamSettings,
     kernels: Any = None,

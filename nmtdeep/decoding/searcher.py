@@ -22,13 +22,14 @@ from nmtdeep.decoding.search import (
     BeamSettings,
     Constraints,
     Hypothesis,
+    SearchState,
     beam,
     length_penalty,
 )
 from nmtdeep.devices import device_of, has_triton
 from nmtdeep.errors import UserError
 from nmtdeep.model.kernels.cpu_prepacked_linear import PackedLinear, QuantizedLinear, pack
-from nmtdeep.model.layers.cache import State, States
+from nmtdeep.model.layers.cache import States
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS, PAD, UNK
 
@@ -190,11 +191,11 @@ class Searcher:
     def _start(self, source: Tensor) -> States:
         return States([model.start(model.encode(source)) for model in self.models])
 
-    def _logits(self, tokens: Tensor, state: State) -> Tensor:
+    def _logits(self, tokens: Tensor, state: SearchState) -> Tensor:
         """Those of the only model, `(rows, types)`."""
         return self.models[0].step(tokens, state.parts[0])  # type: ignore[attr-defined]
 
-    def _step(self, tokens: Tensor, state: State) -> Tensor:
+    def _step(self, tokens: Tensor, state: SearchState) -> Tensor:
         """Log-probabilities `(rows, types)`; an ensemble averages probabilities."""
         assert isinstance(state, States)
         each = [
