@@ -10,8 +10,7 @@ from typing import Any
 import torch
 
 from nmtdeep.config.decoding import decoding_options
-from nmtdeep.data.parallel import chunks
-from nmtdeep.decoding.translator import BUFFER, Translation, Translator
+from nmtdeep.decoding.translator import Translation, Translator, line_chunks
 from nmtdeep.devices import kept_settings, resolve_device
 from nmtdeep.errors import UserError
 
@@ -38,8 +37,9 @@ class Model:
     def translations(self, lines: Iterable[str]) -> Iterator[Translation]:
         """The `n_best` candidates of each line with their scores, in order.
 
-        Lines are taken and translated 4,000 at a time, as the command does, so that neither input
-        nor output need fit into memory. With `sampling`, each call draws the same translations.
+        Lines are taken and translated 4,000 at a time, or fewer long ones, as the command does, so
+        that neither input nor output need fit into memory. With `sampling`, each call draws the
+        same translations.
 
         Raises:
             UserError: as `translate`, when the lines are taken.
@@ -47,7 +47,7 @@ class Model:
         if isinstance(lines, str):
             raise UserError("translate takes a list of lines, not one string", hint="pass [text]")
         self._translator.restart()
-        return chain.from_iterable(map(self._translate_chunk, chunks(lines, BUFFER)))
+        return chain.from_iterable(map(self._translate_chunk, line_chunks(lines)))
 
     @kept_settings()
     def _translate_chunk(self, lines: Sequence[str]) -> list[Translation]:

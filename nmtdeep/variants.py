@@ -9,6 +9,8 @@ The class is a subclass of the slot's base below. It describes the keys of a rec
 return modules, which are subclasses of the second group.
 """
 
+from typing import NoReturn
+
 from nmtdeep.config.model import Model as Model
 from nmtdeep.config.model import Stack as Stack
 from nmtdeep.config.optimizer import OptimizerVariant as OptimizerVariant
@@ -34,7 +36,7 @@ from nmtdeep.model.layers.cache import KeyValues as KeyValues
 from nmtdeep.model.layers.cache import MemoryKeyValues as MemoryKeyValues
 from nmtdeep.model.layers.combination import Combination as Combination
 from nmtdeep.model.layers.dropout import Dropout as Dropout
-from nmtdeep.model.layers.initial_values import Matrix as Matrix
+from nmtdeep.model.layers.initial_values import InitMatrix as InitMatrix
 from nmtdeep.model.layers.initial_values import matrix as matrix
 from nmtdeep.model.layers.linear import Linear as Linear
 from nmtdeep.model.layers.residual import Residual as Residual
@@ -42,3 +44,11 @@ from nmtdeep.model.layers.sublayer import Context as Context
 from nmtdeep.model.layers.sublayer import State as State
 from nmtdeep.model.layers.sublayer import Sublayer as Sublayer
 from nmtdeep.model.transformer import Transformer as Transformer
+from nmtdeep.packing import Packing as Packing
+
+
+def __getattr__(name: str) -> NoReturn:
+    """Names that are no more: one of them says what it is called now."""
+    if name == "Matrix":
+        raise ImportError("Matrix is called InitMatrix now")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

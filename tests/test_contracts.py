@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from installed import installed
 from torch.testing import assert_close
 
 from nmtdeep import testing
@@ -53,6 +54,17 @@ class Scale(Sum):
         self.inner = nn.Linear(1, 1)
     def add(self, history, output): return output * self.inner.weight
 
+class Dated(variants.CombinationVariant):
+    type: Literal["guest.dated"] = "guest.dated"
+    def build(self, model, stack): return Listed()
+
+class Listed(Scale):
+    def constants(self): yield self.inner.weight, torch.ones(1, 1)
+
+class Rows(variants.SublayerVariant):
+    type: Literal["guest.rows"] = "guest.rows"
+    takes_rows = True
+
 class Wrapped(variants.ResidualVariant):
     type: Literal["guest.wrapped"] = "guest.wrapped"
     bias: float = 0.0
@@ -82,13 +94,14 @@ class Vectors(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(width))
         self.values = values
-    def matrices(self): return ()
-    def constants(self): yield self.weight, torch.ones(len(self.weight))
+    def init_matrices(self): return ()
+    def init_constants(self): yield self.weight, torch.ones(len(self.weight))
     def at(self, offsets):
         vectors = offsets.to(self.weight.dtype)[..., None] * self.weight
         return vectors, vectors if self.values else None
 """
-CLASSES = {name.lower(): name for name in ("Sums", "Forgotten", "Wrapped", "Slope", "Near")}
+CLASSES = ("Sums", "Forgotten", "Dated", "Rows", "Wrapped", "Slope", "Near")
+NAMES = {f"guest.{name.lower()}": name for name in CLASSES}
 SIDES = ("encoder", "decoder")
 SOURCES = [[5, 6, 7, 8, EOS], [9, EOS], [4, 3, 9, 8, 7, 6, EOS]]
 TARGETS = [[7, EOS], [8, 8, 4, 6, EOS], [3, 9, EOS]]
@@ -97,15 +110,7 @@ BUILT_IN = [tag_of(residual) for residual in variants(slots.Residual)]
 
 @pytest.fixture(autouse=True)
 def guest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    (tmp_path / "guest-1.dist-info").mkdir()
-    (tmp_path / "guest.py").write_text(CODE)
-    (tmp_path / "guest-1.dist-info" / "METADATA").write_text("Name: guest\nVersion: 1\n")
-    points = "".join(f"guest.{name} = guest:{each}\n" for name, each in CLASSES.items())
-    path = tmp_path / "guest-1.dist-info" / "entry_points.txt"
-    path.write_text(f"[nmtdeep.variants]\n{points}")
-    monkeypatch.syspath_prepend(tmp_path)
-    yield
-    sys.modules.pop("guest", None)
+    yield from installed("guest", CODE, NAMES, tmp_path, monkeypatch)
 
 
 def of_both(slot: str, value: str) -> list[str]:
@@ -150,10 +155,6 @@ def test_there_are_no_layers_to_skip_where_sublayers_are_connected() -> None:
     assert str(caught.value).startswith("model.dropout.layer: ")
 
 
-def test_every_residual_of_ours_is_tried() -> None:
-    assert {"runge_kutta", "b2t", "post_norm", "deep_norm", "normalized"} <= {*BUILT_IN}
-
-
 @pytest.mark.parametrize(
     "check", [testing.stepwise_equals_parallel, testing.training_resumes_exactly]
 )
@@ -188,7 +189,7 @@ def test_relative_positions_count_in_each_sentence_of_a_row(
     for module in without.modules():
         if hasattr(module, "relative"):
             module.relative = None
-    none = Step(without, Training()).accumulate(
+    none = Step(without, Training()).forward_backward(
         RankBatches.single([read_batch(corpus, every, packed=True)]), 1
     )
     assert not torch.allclose(none.sums, packed[0], rtol=1e-3)
@@ -215,6 +216,20 @@ def test_a_parameter_without_initial_value_is_one_line_with_its_package(
         text=True,
     )
     assert (done.returncode, done.stderr) == (2, f"nmtdeep: error: {said}\n")
+
+
+def test_old_names_are_refused_with_the_new_ones(tmp_path: Path) -> None:
+    changed = [*testing.TINY, *of_both("combination", "guest.dated")]
+    with pytest.raises(UserError) as caught:
+        testing.parameters_are_initialized(changed, tmp_path)
+    assert (caught.value.problems[0].where, caught.value.problems[0].hint) == (
+        "package guest",
+        "rename it to init_constants()",
+    )
+    with pytest.raises(ConfigError, match=r"takes_packing now: set .*Packing"):
+        built("model.encoder.sublayers=[self_attention, guest.rows]")
+    with pytest.raises(ImportError, match="InitMatrix"):
+        from nmtdeep.variants import Matrix  # type: ignore[attr-defined]  # noqa: F401
 
 
 @pytest.mark.parametrize(

@@ -86,13 +86,6 @@ def test_its_tests_pass(environment: Environment) -> None:
     assert " passed" in environment.run("-m", "pytest", *settings, "example/tests")
 
 
-def test_the_example_is_short() -> None:
-    files = [path for ending in ("toml", "py", "yaml") for path in EXAMPLE.rglob(f"*.{ending}")]
-    built = EXAMPLE / "build"  # pip leaves it there
-    own = [path for path in files if not path.is_relative_to(built)]
-    assert 50 < sum(len(path.read_text().splitlines()) for path in own) <= 120
-
-
 def test_every_command_knows_it(environment: Environment) -> None:
     wrong = "model.encoder.combination.shares=1"
     problem = environment.nmtdeep("recipes", "show", *RECIPE, wrong, code=2)

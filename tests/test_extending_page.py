@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from installed import installed
 from torch.testing import assert_close
 
 from nmtdeep import checkpoint, testing
@@ -21,9 +21,12 @@ from nmtdeep.training.loop import train
 from nmtdeep.variants import InitializerVariant, ScheduleVariant
 
 CODE = (Path(__file__).parents[1] / "docs/examples/every_slot.py").read_text(encoding="utf-8")
-NAMES = dict(
-    re.findall(r'class (\w+)\(variants\.\w+Variant\):.*?Literal\["(mine\.\w+)"\]', CODE, re.DOTALL)
-)
+NAMES = {
+    name: each
+    for each, name in re.findall(
+        r'class (\w+)\(variants\.\w+Variant\):.*?Literal\["(mine\.\w+)"\]', CODE, re.DOTALL
+    )
+}
 SIDES = ("encoder", "decoder")
 ALL = [
     "model.encoder.sublayers=[self_attention, mine.maps]",
@@ -39,24 +42,11 @@ SCALED = [f"model.{side}.combination=mine.scaled" for side in SIDES]
 
 @pytest.fixture(autouse=True)
 def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    (tmp_path / "mine-1.dist-info").mkdir()
-    (tmp_path / "mine.py").write_text(CODE)
-    (tmp_path / "mine-1.dist-info" / "METADATA").write_text("Name: mine\nVersion: 1\n")
-    points = "".join(f"{name} = mine:{each}\n" for each, name in NAMES.items())
-    (tmp_path / "mine-1.dist-info" / "entry_points.txt").write_text(f"[nmtdeep.variants]\n{points}")
-    monkeypatch.syspath_prepend(tmp_path)
-    yield
-    sys.modules.pop("mine", None)
+    yield from installed("mine", CODE, NAMES, tmp_path, monkeypatch)
 
 
 def section(name: str, base: type) -> Any:
     return find_variant(name, base)()  # type: ignore[arg-type]
-
-
-def test_each_example_is_used_here() -> None:
-    used = " ".join((*ALL, *COSINE, *GAINED, *SCALED))
-    assert len(NAMES) == 7
-    assert all(name in used for name in NAMES.values())
 
 
 @pytest.mark.filterwarnings("error")

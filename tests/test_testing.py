@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from installed import installed
 
 from nmtdeep import testing
 from nmtdeep.errors import UserError
@@ -27,7 +27,7 @@ def variant(name, read, parameters=0):
             if weight:
                 self.weight = nn.Parameter(torch.empty(3))
             self.listed = listed
-        def constants(self):
+        def init_constants(self):
             if self.listed:
                 yield self.weight, torch.ones(3)
         def inherit(self, old, sources): self.load_state_dict(old.state_dict())
@@ -60,7 +60,7 @@ def growing(name, inherit):
             super().__init__()
             self.scale = nn.Parameter(torch.empty(1))
             self.weight = nn.Parameter(torch.empty(depth))
-        def constants(self):
+        def init_constants(self):
             yield self.scale, torch.ones(1)
             yield self.weight, torch.ones(len(self.weight))
         def start(self, x): return x, 0
@@ -102,7 +102,7 @@ class Gain(Residual):
         super().__init__(sublayer, dropout=dropout)
         self.norm = norm
         self.gain = nn.Parameter(torch.empty(1))
-    def constants(self):
+    def init_constants(self):
         yield self.gain, torch.ones(1)
     def forward(self, x, context, state=None):
         return self.norm(self.gain * x + self.dropout(self.sublayer(x, context, state)))
@@ -115,7 +115,7 @@ class Factor(Bridge):
     def __init__(self, depth):
         super().__init__()
         self.depth, self.factor = depth, nn.Parameter(torch.empty(1))
-    def constants(self):
+    def init_constants(self):
         yield self.factor, torch.ones(1)
     def forward(self, top, outputs): return [self.factor * top] * self.depth
 
@@ -123,9 +123,11 @@ class Reversed(GrowthVariant):
     type: Literal["broken.reversed"] = "broken.reversed"
     def layer_map(self, old, new): return [old - 1 - layer % old for layer in range(new)]
 '''
-NAMES = ("positions", "lengths", "padding", "future", "unset", "unused", "rough", "calls", "whole")
+PLAIN = ("positions", "lengths", "padding", "future", "unset", "unused", "rough", "calls", "whole")
 GROWING = ("keeping", "forgetting", "halving", "static")
 OTHERS = {"reversed": "Reversed", "residue": "Residue", "bridging": "Bridging"}
+CLASSES = {name: name for name in (*PLAIN, *GROWING)} | OTHERS
+NAMES = {f"broken.{name}": each for name, each in CLASSES.items()}
 # What breaks each promise, and what the check says then.
 BROKEN = {
     testing.stepwise_equals_parallel: ("positions", "not close"),
@@ -142,16 +144,7 @@ BROKEN = {
 
 @pytest.fixture(autouse=True)
 def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    site = tmp_path / "site"
-    (site / "broken-1.dist-info").mkdir(parents=True)
-    (site / "broken.py").write_text(CODE)
-    objects = dict(zip((*NAMES, *GROWING), (*NAMES, *GROWING), strict=True)) | OTHERS
-    points = "".join(f"broken.{name} = broken:{each}\n" for name, each in objects.items())
-    (site / "broken-1.dist-info" / "METADATA").write_text("Name: broken\nVersion: 1\n")
-    (site / "broken-1.dist-info" / "entry_points.txt").write_text(f"[nmtdeep.variants]\n{points}")
-    monkeypatch.syspath_prepend(site)
-    yield
-    sys.modules.pop("broken", None)
+    yield from installed("broken", CODE, NAMES, tmp_path / "site", monkeypatch)
 
 
 def overrides(name: str) -> list[str]:

@@ -26,7 +26,7 @@ class Map(variants.Sublayer):
         super().__init__()
         self.map = variants.Linear(width, width)
 
-    def matrices(self):
+    def init_matrices(self):
         yield matrix(self.map, "inner")
 
     def forward(self, x, context, state=None):
@@ -51,7 +51,7 @@ class Gain(variants.Residual):
         self.start = start
         self.gain = nn.Parameter(torch.empty(1))
 
-    def constants(self):
+    def init_constants(self):
         yield self.gain, torch.tensor([self.start])
 
     def forward(self, x, context, state=None):
@@ -74,7 +74,7 @@ class Scales(variants.Combination):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(depth, sublayers))
 
-    def constants(self):
+    def init_constants(self):
         yield self.weight, torch.ones(self.weight.shape)
 
     def start(self, x):
@@ -111,7 +111,7 @@ class Table(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(longest, width))
 
-    def constants(self):
+    def init_constants(self):
         yield self.weight, torch.zeros(self.weight.shape)
 
     def forward(self, x, start):
@@ -124,10 +124,10 @@ class Distance(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(head_width))
 
-    def matrices(self):
+    def init_matrices(self):
         return ()
 
-    def constants(self):
+    def init_constants(self):
         yield self.weight, torch.zeros(self.weight.shape)
 
     def at(self, offsets):

@@ -14,6 +14,7 @@ from nmtdeep.analysis.probe import watched
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.text import Form
+from nmtdeep.decoding.searcher import Searcher
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import UserError
 from nmtdeep.model.layers.attention import CrossAttention, SelfAttention
@@ -101,7 +102,8 @@ def _subwords(
     if target is not None:
         return words, pipeline.target.split(target, form)
     options = DecodingOptions(input_is=form).with_recipe(loaded.recipe)
-    (translation,) = Translator([loaded.model], pipeline, options).translate([source])
+    searcher = Searcher([loaded.model], options, fillers=pipeline.target.vocabulary.fillers)
+    (translation,) = Translator(searcher, pipeline).translate([source])
     return words, translation.candidates[0].subwords
 
 

@@ -52,7 +52,7 @@ def translate(
     refuse_existing(output, overwrite=overwrite or resume or output == "-", hint=hint)
     done = resuming.ResumePoint()
     if resume:
-        done = resuming.resume_point(source, output, lines=lines, form=form, options=options)
+        done = resuming.resume_point(source, output, form=form, options=options)
     processes = streams.worker_processes(options, lines, cores())
     opened = Translator.load(model, options.model_copy(update={"processes": processes}))
     began = time.perf_counter()

@@ -29,7 +29,7 @@ class BlockTopK:
     number of types, plus its token. The last block of a hypothesis may be incomplete.
 
     Args:
-        size, eos: as of `beam`.
+        size, eos: as in `beam`.
         types: size of the vocabulary.
     """
 

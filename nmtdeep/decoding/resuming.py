@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 from nmtdeep.config.decoding import DecodingOptions
@@ -44,15 +45,9 @@ class ResumePoint:
 
 
 def resume_point(
-    source: str,
-    output: str,
-    *,
-    lines: int,
-    form: str,
-    options: DecodingOptions,
-    buffer: int = BUFFER,
+    source: str, output: str, *, form: str, options: DecodingOptions, buffer: int = BUFFER
 ) -> ResumePoint:
-    """The point to resume `output` at, a translation of `lines` lines; 0 without a file.
+    """The point to resume `output` at, a translation of `source`; 0 without a file.
 
     Args:
         buffer: lines of a chunk.
@@ -75,14 +70,17 @@ def resume_point(
     if not path.exists():
         return ResumePoint()
     numbered = form != "text" or options.n_best > 1
-    point = _read(path, form, numbered, buffer)
-    if point.lines > lines:
-        what = f"has output for {point.lines} lines, but {source} has {lines}"
+    sizes = map(len, streams.read_chunks(source, size=buffer))
+    *starts, end = accumulate(sizes, initial=0)
+    point = _read(path, form, numbered, {*starts})
+    if point.lines > end:
+        what = f"has output for {point.lines} lines, but {source} has {end}"
         raise UserError(what, where=output, hint=HINT)
     return point
 
 
-def _read(path: Path, form: str, numbered: bool, buffer: int) -> ResumePoint:
+def _read(path: Path, form: str, numbered: bool, starts: Container[int]) -> ResumePoint:
+    """The point from the lines of the output, where `starts` are the first lines of chunks."""
     lines = first = start = place = 0
     pattern, base = NUMBERED[form]
     with open_binary(path) as file:
@@ -96,7 +94,7 @@ def _read(path: Path, form: str, numbered: bool, buffer: int) -> ResumePoint:
                 raise UserError(what, where=path, hint=HINT)
             if number == lines:
                 lines += 1
-                if number % buffer == 0:
+                if number in starts:
                     first, start = number, place
             place += len(raw)
     return ResumePoint(lines, first, start)

@@ -2,56 +2,57 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from nmtdeep.decoding.search import Hypothesis, SearchState, Step, force_prefix, mask_tokens
+from nmtdeep.decoding.search import Constraints, Hypothesis, Scores, SearchState
+
+
+@dataclass(frozen=True)
+class SamplingSettings:
+    """The distribution to draw from.
+
+    Attributes:
+        temperature: divides the log-probabilities.
+        top_k: draw from the k most probable tokens only; 0: from all tokens.
+        top_p: draw from the smallest set of tokens whose mass reaches p (Holtzman et al. 2020).
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
 
 
 @torch.inference_mode()
 def sample(
-    step: Step,
+    step: Scores,
     state: SearchState,
-    *,
-    max_lengths: Tensor,
-    eos: int,
-    forbidden: Tensor | None = None,
-    temperature: float = 1.0,
-    top_k: int = 0,
-    top_p: float = 1.0,
-    generator: torch.Generator | None = None,
-    prefix: Tensor | None = None,
+    constraints: Constraints,
+    settings: SamplingSettings,
+    generator: torch.Generator,
 ) -> list[Hypothesis]:
     """Draw one hypothesis for each sentence; one without a finite distribution ends.
 
     Args:
         step: next log-probabilities; called with `eos` first.
         state: for one row per sentence.
-        max_lengths: `(sentences,)` tokens at most, end of sentence included.
-        eos: id that starts and ends a sentence.
-        forbidden: ids that are never produced; None: all may be.
-        temperature: divides the log-probabilities.
-        top_k: draw from the k most probable tokens only; 0: from all tokens.
-        top_p: draw from the smallest set of tokens whose mass reaches p (Holtzman et al. 2020).
         generator: source of randomness.
-        prefix: as of `beam`.
     """
-    limits = max_lengths.tolist()
+    limits, eos = constraints.max_lengths.tolist(), constraints.eos
     rows = list(range(len(limits)))
-    tokens = torch.full_like(max_lengths, eos)
+    tokens = torch.full_like(constraints.max_lengths, eos)
     drawn: list[list[int]] = [[] for _ in limits]
     each: list[list[float]] = [[] for _ in limits]
     length = 0
     while rows:
         log_probs = step(tokens, state)
         allowed = log_probs.clone()
-        last = any(limits[row] <= length + 1 for row in rows)
-        left = max_lengths - length if last else None
-        mask_tokens(allowed[:, None], left, not length, eos, forbidden)
-        if prefix is not None and length < prefix.shape[1]:
-            force_prefix(allowed[:, None], prefix[:, length])
+        may_be_last = any(limits[row] <= length + 1 for row in rows)
+        constraints.apply(allowed[:, None], length, may_be_last=may_be_last)
         length += 1
-        shaped = _truncated((allowed / temperature).softmax(dim=1), top_k, top_p).nan_to_num()
+        shaped = _truncated((allowed / settings.temperature).softmax(dim=1), settings).nan_to_num()
         shaped[:, eos] += shaped.sum(dim=1) == 0
         tokens = torch.multinomial(shaped, 1, generator=generator)
         chosen = allowed.gather(1, tokens)
@@ -70,8 +71,7 @@ def sample(
         if 0 < len(stay) < len(rows):
             kept = torch.tensor(stay, device=tokens.device)
             state.select(kept, kept)
-            tokens, max_lengths = tokens[kept], max_lengths[kept]
-            prefix = None if prefix is None else prefix[kept]
+            tokens, constraints = tokens[kept], constraints.select(kept)
         rows = [rows[place] for place in stay]
     return [
         Hypothesis(tuple(ids), sum(values), sum(values), tuple(values))
@@ -79,14 +79,14 @@ def sample(
     ]
 
 
-def _truncated(probabilities: Tensor, top_k: int, top_p: float) -> Tensor:
+def _truncated(probabilities: Tensor, settings: SamplingSettings) -> Tensor:
     """Zero outside the k best and the nucleus; not normalized again."""
-    if top_k == 0 and top_p >= 1:
+    if settings.top_k == 0 and settings.top_p >= 1:
         return probabilities
     ordered, index = probabilities.sort(dim=1, descending=True, stable=True)
     # A token stays if the mass before it is still below p, as does the best one.
-    keep = ordered.cumsum(dim=1) - ordered < top_p
+    keep = ordered.cumsum(dim=1) - ordered < settings.top_p
     keep[:, 0] = True
-    if top_k:
-        keep[:, top_k:] = False
+    if settings.top_k:
+        keep[:, settings.top_k :] = False
     return torch.zeros_like(probabilities).scatter_(1, index, ordered * keep)

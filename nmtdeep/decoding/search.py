@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -31,14 +31,9 @@ class SearchState(Protocol):
         """Keep hypotheses `rows`; `sentences` are those that stay, None if all do."""
 
 
-class Step(Protocol):
-    """One decoding step."""
-
-    def __call__(self, tokens: Tensor, state: SearchState) -> Tensor:
-        """Log-probabilities `(rows, types)` after the newest `tokens` `(rows,)`.
-
-        The search writes into them.
-        """
+# One decoding step: log-probabilities `(rows, types)` after the newest tokens `(rows,)`, rows
+# grouped by sentence. The search writes into them.
+Scores = Callable[[Tensor, SearchState], Tensor]
 
 
 @dataclass(frozen=True)
@@ -58,11 +53,6 @@ class Hypothesis:
     each: tuple[float, ...] = ()
 
 
-def no_penalty(length: int) -> float:
-    """1 for every length: hypotheses are ranked by their plain sum."""
-    return 1.0
-
-
 def length_penalty(form: str, alpha: float) -> Penalty:
     """The divisor of a hypothesis of `len` tokens, end of sentence included.
 
@@ -72,7 +62,7 @@ def length_penalty(form: str, alpha: float) -> Penalty:
     formulas: dict[str, Penalty] = {
         "gnmt": lambda length: ((5 + length) / 6) ** alpha,
         "length": lambda length: length**alpha,
-        "none": no_penalty,
+        "none": lambda length: 1.0,
     }
     return formulas[form]
 
@@ -93,21 +83,80 @@ class Candidates(NamedTuple):
     tokens: Array
 
 
+@dataclass(frozen=True)
+class Constraints:
+    """The tokens that each sentence of a batch may have.
+
+    Attributes:
+        max_lengths: `(sentences,)` tokens at most, end of sentence included.
+        eos: id that starts and ends a sentence.
+        forbidden: ids that are never produced; None: all may be.
+        prefix: `(sentences, longest)` first tokens, then FREE; shorter than `max_lengths`.
+    """
+
+    max_lengths: Tensor
+    eos: int
+    forbidden: Tensor | None = None
+    prefix: Tensor | None = None
+
+    def apply(self, scores: Tensor, length: int, *, may_be_last: bool) -> None:
+        """Write -inf into `(sentences, hypotheses, types)` where a token is not allowed.
+
+        Args:
+            length: number of tokens before this one.
+            may_be_last: whether a sentence must end here, as the host knows.
+        """
+        if self.forbidden is not None:
+            scores.index_fill_(2, self.forbidden, -math.inf)
+        left = self.max_lengths - length if may_be_last else None
+        if not length:
+            # The end is allowed as the first token only where it is also the last.
+            ends = scores[:, :, self.eos]
+            if left is None:
+                ends.fill_(-math.inf)
+            else:
+                ends.masked_fill_((left > 1)[:, None], -math.inf)
+        if left is not None:
+            others = torch.arange(scores.shape[2], device=scores.device) != self.eos
+            scores.masked_fill_((left <= 1)[:, None, None] & others, -math.inf)
+        if self.prefix is not None and length < self.prefix.shape[1]:
+            forced = self.prefix[:, length, None]
+            others = torch.arange(scores.shape[2], device=scores.device) != forced
+            scores.masked_fill_((others & (forced != FREE))[:, None], -math.inf)
+
+    def select(self, sentences: Tensor) -> Constraints:
+        """Those of the `sentences` that stay."""
+        prefix = None if self.prefix is None else self.prefix[sentences]
+        return replace(self, max_lengths=self.max_lengths[sentences], prefix=prefix)
+
+
+@dataclass(frozen=True)
+class BeamSettings:
+    """How a beam search goes and ends.
+
+    Attributes:
+        size: beam size.
+        penalty: divisor of a hypothesis by its number of tokens; must not decrease.
+        wanted: number of hypotheses to return; 0: `size`.
+        stop: "full", or "bound" for transformers' rule; see `_Finished.after`.
+        spare: share of the batch up to which sentences that are done stay; changes no result.
+        behind: steps that the device is ahead of what the host has read; changes no result.
+    """
+
+    size: int
+    penalty: Penalty = lambda length: 1.0
+    wanted: int = 0
+    stop: str = "full"
+    spare: float = 0.0
+    behind: int = 0
+
+
 @torch.inference_mode()
 def beam(
-    step: Step,
+    step: Scores,
     state: SearchState,
-    *,
-    max_lengths: Tensor,
-    size: int,
-    eos: int,
-    forbidden: Tensor | None = None,
-    penalty: Penalty = no_penalty,
-    wanted: int | None = None,
-    stop: str = "full",
-    spare: float = 0.0,
-    behind: int = 0,
-    prefix: Tensor | None = None,
+    constraints: Constraints,
+    settings: BeamSettings,
     kernels: Any = None,
 ) -> list[list[Hypothesis]]:
     """The best hypotheses of each sentence, best first.
@@ -125,21 +174,11 @@ def beam(
         step: next log-probabilities, or logits for `kernels`; called with `eos` first, one row for
             each sentence, and from then on with `size` rows for each.
         state: reordered through its `select`.
-        max_lengths: `(sentences,)` tokens at most, end of sentence included.
-        size: beam size.
-        eos: id that starts and ends a sentence.
-        forbidden: ids that are never produced; None: all may be.
-        penalty: divisor of a hypothesis by its number of tokens; must not decrease.
-        wanted: number of hypotheses to return; None: `size`.
-        stop: "full", or "bound" for transformers' rule; see `_Finished.after`.
-        spare: share of the batch up to which sentences that are done stay; changes no result.
-        behind: steps that the device is ahead of what the host has read; changes no result.
-        prefix: `(sentences, longest)` first tokens, then FREE; shorter than `max_lengths`.
         kernels: operators of `nmtdeep.model.kernels.gpu_candidates`; None: those of torch.
     """
-    device = max_lengths.device
-    ends = _Finished(max_lengths.tolist(), size, wanted or size, eos, penalty, stop)
-    held = np.arange(len(max_lengths))
+    size, eos, device = settings.size, constraints.eos, constraints.max_lengths.device
+    ends = _Finished(constraints.max_lengths.tolist(), settings, eos)
+    held = np.arange(len(ends.limits))
     totals = torch.zeros(len(held), 1, device=device)
     tokens = torch.full((len(held),), eos, device=device)
     history: list[Candidates] = []
@@ -151,10 +190,8 @@ def beam(
         if kernels is not None:
             totals = kernels.normalized(scores, totals)
         types = scores.shape[1]
-        left = max_lengths - length if ends.forced(held, length + 1) else None
-        mask_tokens(scores.view(len(held), -1, types), left, not length, eos, forbidden)
-        if prefix is not None and length < prefix.shape[1]:
-            force_prefix(scores.view(len(held), -1, types), prefix[:, length])
+        may_be_last = ends.forced(held, length + 1)
+        constraints.apply(scores.view(len(held), -1, types), length, may_be_last=may_be_last)
         length += 1
         if kernels is not None:
             found, totals, rows, tokens = kernels.candidates(scores, totals, size, eos)
@@ -162,22 +199,21 @@ def beam(
             blocks = blocks or BlockTopK(size, types, eos, device)
             found, totals, rows, tokens = blocks.continued(scores, totals)
         unread.append((held, _sent(found)))
-        while len(unread) > (behind if (ends.limits[held] > length).any() else 0):
+        while len(unread) > (settings.behind if (ends.limits[held] > length).any() else 0):
             sentences, arrived = unread.pop(0)
             read, codes = arrived()
             history.append(Candidates(sentences, read, *np.divmod(codes.astype(np.int64), types)))
             ends.after(history[-1], len(history))
-        stay = _staying(ends.last[held] > 0, spare)
+        stay = _staying(ends.last[held] > 0, settings.spare)
         kept = None
         if stay is not None:
             held = held[stay]
             kept = torch.from_numpy(stay).to(device, non_blocking=True)
             rows, tokens = (x.view(len(totals), -1)[kept].flatten() for x in (rows, tokens))
-            totals, max_lengths = totals[kept], max_lengths[kept]
-            prefix = None if prefix is None else prefix[kept]
+            totals, constraints = totals[kept], constraints.select(kept)
         if len(held) and (size > 1 or kept is not None):
             state.select(rows, kept)
-    return _read_out(history, ends.last, size, wanted or size, eos, penalty)
+    return _read_out(history, ends.last, settings, eos)
 
 
 def _sent(found: Tensor) -> Callable[[], Array]:
@@ -195,59 +231,24 @@ def _sent(found: Tensor) -> Callable[[], Array]:
     return arrived
 
 
-def mask_tokens(
-    log_probs: Tensor, left: Tensor | None, first: bool, eos: int, forbidden: Tensor | None
-) -> None:
-    """Write -inf into `(sentences, hypotheses, types)` where a token is not allowed.
-
-    Args:
-        left: `(sentences,)` tokens that each may still have; None if each may have several.
-        first: whether this is the first token.
-    """
-    if forbidden is not None:
-        log_probs.index_fill_(2, forbidden, -math.inf)
-    if first:
-        # The end is allowed as the first token only where it is also the last.
-        ends = log_probs[:, :, eos]
-        if left is None:
-            ends.fill_(-math.inf)
-        else:
-            ends.masked_fill_((left > 1)[:, None], -math.inf)
-    if left is not None:
-        others = torch.arange(log_probs.shape[2], device=log_probs.device) != eos
-        log_probs.masked_fill_((left <= 1)[:, None, None] & others, -math.inf)
-
-
-def force_prefix(log_probs: Tensor, tokens: Tensor) -> None:
-    """Write -inf into `(sentences, hypotheses, types)` everywhere but at the forced tokens.
-
-    Args:
-        tokens: `(sentences,)` the next token of all hypotheses, or FREE.
-    """
-    others = torch.arange(log_probs.shape[2], device=tokens.device) != tokens[:, None]
-    log_probs.masked_fill_((others & (tokens != FREE)[:, None])[:, None], -math.inf)
-
-
 class _Finished:
     """Which sentences are done, computed by the host from what it reads.
 
     Args:
         limits: tokens at most, of each sentence.
-        size, wanted, eos, penalty, stop: as of `beam`.
+        settings, eos: as in `beam`.
 
     Attributes:
         last: `(sentences,)` the step after which each was done, counted from 1; 0 before.
     """
 
-    def __init__(
-        self, limits: Sequence[int], size: int, wanted: int, eos: int, penalty: Penalty, stop: str
-    ) -> None:
-        self.size, self.wanted, self.eos, self.penalty, self.stop = size, wanted, eos, penalty, stop
+    def __init__(self, limits: Sequence[int], settings: BeamSettings, eos: int) -> None:
+        self.settings, self.eos = settings, eos
         self.limits = np.array(limits)
-        self.reach = np.array([penalty(limit) for limit in limits])
+        self.reach = np.array([settings.penalty(limit) for limit in limits])
         self.finished = np.zeros(len(limits), np.int64)
         # The best of finished hypotheses, best last.
-        self.scores = np.full((len(limits), size), -math.inf)
+        self.scores = np.full((len(limits), settings.size), -math.inf)
         self.last = np.zeros(len(limits), np.int64)
 
     def forced(self, sentences: Array, step: int) -> bool:
@@ -261,18 +262,18 @@ class _Finished:
         sum, divided by the penalty of the length so far, is no better than the worst of the best
         `size`: transformers' rule for `early_stopping=False`.
         """
-        sentences = found.sentences
+        sentences, size, penalty = found.sentences, self.settings.size, self.settings.penalty(step)
         is_end = found.tokens == self.eos
-        ended = np.where(is_end, found.totals, -math.inf)[:, : self.size]
+        ended = np.where(is_end, found.totals, -math.inf)[:, :size]
         going = np.where(is_end, -math.inf, found.totals).max(axis=1)
         self.finished[sentences] += np.isfinite(ended).sum(axis=1)
-        scores = np.hstack((ended / self.penalty(step), self.scores[sentences]))
-        scores = np.sort(scores, axis=1)[:, -self.scores.shape[1] :]
+        scores = np.hstack((ended / penalty, self.scores[sentences]))
+        scores = np.sort(scores, axis=1)[:, -size:]
         self.scores[sentences] = scores
-        full = self.finished[sentences] >= self.size
-        if self.stop == "bound":
-            full &= going / self.penalty(step) <= scores[:, 0]
-        hopeless = going / self.reach[sentences] <= scores[:, -self.wanted]
+        full = self.finished[sentences] >= size
+        if self.settings.stop == "bound":
+            full &= going / penalty <= scores[:, 0]
+        hopeless = going / self.reach[sentences] <= scores[:, -(self.settings.wanted or size)]
         done = full | hopeless | (self.limits[sentences] <= step)
         self.last[sentences[done & (self.last[sentences] == 0)]] = step
 
@@ -291,9 +292,10 @@ def _staying(done: Array, spare: float) -> Array | None:
 
 
 def _read_out(
-    history: Sequence[Candidates], last: Array, size: int, wanted: int, eos: int, penalty: Penalty
+    history: Sequence[Candidates], last: Array, settings: BeamSettings, eos: int
 ) -> list[list[Hypothesis]]:
     """The best `wanted` hypotheses of each sentence, each followed back to its beginning."""
+    size = settings.size
     origins = np.zeros((len(history), len(last), size), dtype=np.int64)
     tokens, totals = origins.copy(), np.zeros(origins.shape)
     ends: list[list[tuple[float, float, int, int]]] = [[] for _ in last]
@@ -306,10 +308,10 @@ def _read_out(
         counts = is_end & np.isfinite(step.totals) & (last[step.sentences] > length)[:, None]
         for place, rank in zip(*counts[:, :size].nonzero(), strict=True):
             total = float(step.totals[place, rank])
-            score = total / penalty(length + 1)
+            score = total / settings.penalty(length + 1)
             end = (score, total, length, int(step.origins[place, rank]))
             ends[step.sentences[place]].append(end)
-    chosen = [sorted(each, key=lambda end: -end[0])[:wanted] for each in ends]
+    chosen = [sorted(each, key=lambda end: -end[0])[: settings.wanted or size] for each in ends]
     flat = [(sentence, *end) for sentence, each in enumerate(chosen) for end in each]
     owners, lengths, rows = np.array([end[:1] + end[3:] for end in flat], np.int64).reshape(-1, 3).T
     # Behind a hypothesis, its end and its total.

@@ -9,16 +9,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from nmtdeep.checkpoint import Loaded, load
 from nmtdeep.config.decoding import DecodingOptions
+from nmtdeep.data.batch import pad_batch
 from nmtdeep.data.parallel import worker_number
-from nmtdeep.decoding.sampling import sample
-from nmtdeep.decoding.search import FREE, Hypothesis, SearchState, beam, length_penalty
+from nmtdeep.decoding.sampling import SamplingSettings, sample
+from nmtdeep.decoding.search import (
+    FREE,
+    BeamSettings,
+    Constraints,
+    Hypothesis,
+    SearchState,
+    beam,
+    length_penalty,
+)
 from nmtdeep.devices import device_of, has_triton
 from nmtdeep.errors import UserError
 from nmtdeep.model.kernels.cpu_prepacked_linear import PackedLinear, QuantizedLinear, pack
@@ -41,15 +48,14 @@ class SourceBatch:
     """Sentences that are searched together.
 
     Attributes:
-        source: `(sentences, source)` ids, padded at the end.
+        source: ids of each sentence.
         number: of the batch in its input, counted from 0; draws depend on it.
-        prefix: `(sentences, prefix)` ids that the translations start with, padded at the end; None
-            for free translations.
+        prefix: ids that the translation of each starts with; None for free translations.
     """
 
-    source: NDArray[np.int64]
+    source: Sequence[Sequence[int]]
     number: int
-    prefix: NDArray[np.int64] | None = None
+    prefix: Sequence[Sequence[int]] | None = None
 
     def halves(self) -> Iterator[SourceBatch]:
         """The first and the second half of the sentences."""
@@ -139,50 +145,39 @@ class Searcher:
         options = self.options
         if self.device.type == "cuda":  # of this thread, which launches kernels and records events
             torch.cuda.set_device(self.device)
-        source = torch.from_numpy(batch.source).to(self.device)
-        real = (source != PAD).sum(dim=1)
-        limits = (real * options.max_length_factor).long() + options.max_length_constant
-        prefix = None
-        if batch.prefix is not None:
-            prefix = torch.from_numpy(batch.prefix).to(self.device)
-            # The end follows a prefix that is longer than a translation may be.
-            limits = torch.maximum(limits, (prefix != PAD).sum(dim=1) + 1)
-            prefix = prefix.masked_fill(prefix == PAD, FREE)
-        common: dict[str, Any] = {
-            "max_lengths": limits,
-            "eos": EOS,
-            "forbidden": torch.tensor(self.forbidden, device=self.device),
-            "prefix": prefix,
-        }
+        source = pad_batch(batch.source).to(self.device)
+        constraints = self._constraints(source, batch.prefix)
         if options.sampling:
             # Each batch has a generator of its own, whichever process it comes to.
             generator = torch.Generator(self.device).manual_seed(options.seed + batch.number)
+            how = SamplingSettings(options.temperature, options.top_k, options.top_p)
             draws = [
-                sample(
-                    self._step,
-                    self._start(source),
-                    temperature=options.temperature,
-                    top_k=options.top_k,
-                    top_p=options.top_p,
-                    generator=generator,
-                    **common,
-                )
+                sample(self._step, self._start(source), constraints, how, generator)
                 for _ in range(options.n_best)
             ]
             return [list(drawn) for drawn in zip(*draws, strict=True)]
-        kernels = self._kernels()
-        return beam(
-            self._logits if kernels and len(self.models) == 1 else self._step,
-            self._start(source),
-            size=options.beam,
-            penalty=length_penalty(options.lenpen_form, options.lenpen),
+        settings = BeamSettings(
+            options.beam,
+            length_penalty(options.lenpen_form, options.lenpen),
             wanted=min(options.n_best, options.beam),
             stop=options.stop,
             spare=0.0 if self.device.type == "cpu" else SPARE_ON_GPU,
             behind=BEHIND_ON_GPU if self.device.type == "cuda" else 0,
-            kernels=kernels,
-            **common,
         )
+        kernels = self._kernels()
+        step = self._logits if kernels and len(self.models) == 1 else self._step
+        return beam(step, self._start(source), constraints, settings, kernels)
+
+    def _constraints(self, source: Tensor, prefix: Sequence[Sequence[int]] | None) -> Constraints:
+        real = (source != PAD).sum(dim=1)
+        limits = (real * self.options.max_length_factor).long() + self.options.max_length_constant
+        first = None
+        if prefix is not None:
+            first = pad_batch(prefix).to(self.device)
+            # The end follows a prefix that is longer than a translation may be.
+            limits = torch.maximum(limits, (first != PAD).sum(dim=1) + 1)
+            first = first.masked_fill(first == PAD, FREE)
+        return Constraints(limits, EOS, torch.tensor(self.forbidden, device=self.device), first)
 
     def _kernels(self) -> Any:
         """Those of `beam`, on a GPU with Triton if the beam is not too large."""

@@ -11,6 +11,7 @@ import queue
 import stat
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -20,8 +21,8 @@ from typing import BinaryIO
 
 from nmtdeep import memory
 from nmtdeep.config.decoding import DecodingOptions
-from nmtdeep.data import parallel
-from nmtdeep.decoding.translator import BUFFER, Translation, Translator
+from nmtdeep.data.parallel import lookahead
+from nmtdeep.decoding.translator import BUFFER, CHARACTERS, Translation, Translator, line_chunks
 from nmtdeep.devices import resolve_device
 from nmtdeep.errors import UserError
 from nmtdeep.text.lines import read_lines
@@ -82,18 +83,18 @@ def check(source: str, output: str) -> int:
     return count
 
 
-def chunks(source: str, *, first: int = 0, size: int = BUFFER) -> Iterator[list[str]]:
+def read_chunks(source: str, *, first: int = 0, size: int = BUFFER) -> Iterator[list[str]]:
     """Input lines in chunks to batch together, without the `first` lines of a file.
 
-    Files come in chunks of `size` lines, so that a translation does not depend on timing. A pipe or
-    terminal yields the lines that have arrived, so that a line is answered before the end.
+    Files come in `line_chunks`, so that a translation does not depend on timing. A pipe or terminal
+    yields the lines that have arrived, so that a line is answered before the end.
     """
     stream = _stdin() if source == "-" else Path(source)
     lines = islice(read_lines(stream, empty="allow"), first, None)
     if _is_answered(source):
         yield from _arriving(lines, size)
         return
-    yield from parallel.chunks(lines, size)
+    yield from line_chunks(lines, size)
 
 
 def _is_answered(source: str) -> bool:
@@ -112,28 +113,38 @@ def _stdin() -> BinaryIO:
 
 
 def _arriving(lines: Iterator[str], size: int) -> Iterator[list[str]]:
-    """The lines that a reading thread has gathered, at most `size` at a time."""
+    """The lines that a reading thread has gathered, in chunks as those of `line_chunks`."""
     arrived: queue.Queue[str | BaseException | None] = queue.Queue(maxsize=2 * size)
+    put = taken = 0  # characters; each number is written by one thread
 
     def read() -> None:
+        nonlocal put
         try:
             for line in lines:
+                while put - taken >= CHARACTERS:
+                    time.sleep(WAIT)
+                put += len(line)
                 arrived.put(line)
             arrived.put(None)
         except BaseException as error:
             arrived.put(error)
 
     threading.Thread(target=read, daemon=True).start()
-    items: list[str | BaseException | None] = [""]
-    while items[-1] is not None:
-        items = [arrived.get()]
+    item: str | BaseException | None = ""
+    while item is not None:
+        chunk: list[str] = []
+        before, item = taken, arrived.get()
         with suppress(queue.Empty):
-            while isinstance(items[-1], str) and len(items) < size:
-                items.append(arrived.get(timeout=WAIT))
-        if chunk := [item for item in items if isinstance(item, str)]:
+            while isinstance(item, str):
+                chunk.append(item)
+                taken += len(item)
+                if len(chunk) == size or taken - before >= CHARACTERS:
+                    break
+                item = arrived.get(timeout=WAIT)
+        if chunk:
             yield chunk
-        if isinstance(items[-1], BaseException):
-            raise items[-1]
+        if isinstance(item, BaseException):
+            raise item
 
 
 def worker_processes(options: DecodingOptions, lines: int, cores: int) -> int:
@@ -160,14 +171,14 @@ def translate(
         write: called with the output of a whole chunk.
         form: output format, see `render`.
         first: number of lines of a file to leave out, whole chunks of it.
-        advance: as in `Translator.translate_chunk`.
+        advance: as in `Translator.begin`.
         buffer: lines of a chunk.
     """
     translator.restart(first)
     count, options = first, translator.options
-    lines = chunks(source, first=first, size=buffer)
+    lines = read_chunks(source, first=first, size=buffer)
     begun = (translator.begin(chunk, advance) for chunk in lines)
-    for end in parallel.lookahead(begun, 0 if _is_answered(source) else translator.ahead):
+    for end in lookahead(begun, 0 if _is_answered(source) else translator.ahead):
         translations = end()
         numbered = enumerate(translations, count)
         write("".join(render(each, number, form, options) for number, each in numbered))

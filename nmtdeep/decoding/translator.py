@@ -11,22 +11,34 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from nmtdeep.checkpoint import Loaded, load
 from nmtdeep.config.decoding import RECIPE_DEFAULTS, DecodingOptions
 from nmtdeep.config.text import Form
-from nmtdeep.data.batch import pad_batch
-from nmtdeep.data.batching import Indices, cut_by_tokens, sort_by_length
-from nmtdeep.data.parallel import Pool, can_start, chunks, lookahead
+from nmtdeep.data.batching import cut_by_tokens, sort_by_length
+from nmtdeep.data.parallel import Pool, can_start, lookahead
 from nmtdeep.decoding.search import Hypothesis
 from nmtdeep.decoding.searcher import Searcher, SourceBatch, Worker
 from nmtdeep.errors import CheckpointError, UserError
-from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import EOS, UNK
 
-BUFFER = 4000  # lines that are sorted by length and batched together
+# Lines that are sorted by length and batched together, and the characters that they may have.
+BUFFER, CHARACTERS = 4000, 8_000_000
+
+
+def line_chunks(lines: Iterable[str], size: int = BUFFER) -> Iterator[list[str]]:
+    """Lines to batch together: `size`, or fewer long ones, whose characters bound the memory."""
+    chunk: list[str] = []
+    characters = 0
+    for line in lines:
+        chunk.append(line)
+        characters += len(line)
+        if len(chunk) == size or characters >= CHARACTERS:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
+        yield chunk
 
 
 @dataclass(frozen=True)
@@ -74,32 +86,25 @@ class Translator:
     """Models that share a vocabulary, and the text pipeline around them.
 
     Args:
-        models: one, or an ensemble whose probabilities are averaged at each step.
+        searcher: the models and how they search.
         pipeline: text to ids and back.
-        options: how to translate.
         name: of the models, for messages.
         pool: processes that compute instead of this one; the caller closes it.
-        device: as of `Searcher`.
     """
 
     def __init__(
         self,
-        models: Sequence[Transformer],
+        searcher: Searcher,
         pipeline: TextPipeline,
-        options: DecodingOptions,
         *,
         name: str = "the model",
         pool: Pool[Any, Any] | None = None,
-        device: torch.device | None = None,
     ) -> None:
-        fillers = pipeline.target.vocabulary.fillers
-        searcher = Searcher(models, options, fillers=fillers, device=device)
         self.searcher: Callable[[SourceBatch], list[list[Hypothesis]]] = searcher
-        self.models = searcher.models
         self.max_tokens = searcher.max_tokens
         self.device = searcher.device
+        self.options = searcher.options
         self.pipeline = pipeline
-        self.options = options
         self.name = name
         self.pool = pool
         self.restart()
@@ -136,9 +141,8 @@ class Translator:
         if options.processes > 1:
             worker = Worker([each.path for each in loaded], options)
             pool = Pool(worker, options.processes, option="--processes")
-        name, pipeline = " + ".join(str(each.path) for each in loaded), loaded[0].pipeline
-        where = searcher.device
-        return cls(searcher.models, pipeline, options, name=name, pool=pool, device=where)
+        name = " + ".join(str(each.path) for each in loaded)
+        return cls(searcher, loaded[0].pipeline, name=name, pool=pool)
 
     def __enter__(self) -> Translator:
         return self
@@ -150,7 +154,7 @@ class Translator:
 
     def translate(self, lines: Iterable[str], *, buffer: int = BUFFER) -> Iterator[Translation]:
         """Translate lines in order; `buffer` lines are sorted by length and batched at once."""
-        for translations in lookahead(map(self.begin, chunks(lines, buffer)), self.ahead):
+        for translations in lookahead(map(self.begin, line_chunks(lines, buffer)), self.ahead):
             yield from translations()
 
     @property
@@ -163,18 +167,13 @@ class Translator:
         self.cut_lines = self._batches = 0
         self._lines = lines
 
-    def translate_chunk(
-        self, lines: Sequence[str], advance: Callable[[float], object] = lambda _: None
-    ) -> list[Translation]:
+    def translate_chunk(self, lines: Sequence[str]) -> list[Translation]:
         """Translate lines that are batched together.
-
-        Args:
-            advance: called after each batch with its share of the lines, counted in lines.
 
         Raises:
             CheckpointError: if a line has no translation with a finite log-probability.
         """
-        return self.begin(lines, advance)()
+        return self.begin(lines)()
 
     def begin(
         self, lines: Sequence[str], advance: Callable[[float], object] = lambda _: None
@@ -182,6 +181,9 @@ class Translator:
         """Begin `translate_chunk`; the function returned ends it.
 
         Several processes begin to search at once; without them the search is at the end.
+
+        Args:
+            advance: called after each batch with its share of the lines, counted in lines.
         """
         first = self._lines + 1
         columns = [self._columns(line, number) for number, line in enumerate(lines, first)]
@@ -254,19 +256,9 @@ class Translator:
         size = math.ceil(len(subwords) / count)
         return [subwords[first : first + size] for first in range(0, len(subwords), size)]
 
-    def search(
-        self,
-        sources: Sequence[Sequence[int]],
-        prefixes: Sequence[Sequence[int]] = (),
-        advance: Callable[[int], object] = lambda _: None,
-    ) -> list[list[Hypothesis]]:
-        """Hypotheses of each source, in order; sources of similar length are batched together.
-
-        Args:
-            prefixes: ids that the hypotheses of each source start with; omitted: none.
-            advance: called after each batch with its number of sources.
-        """
-        return self._begin_search(sources, prefixes, advance)()
+    def search(self, sources: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
+        """Hypotheses of each source, in order; sources of similar length are batched together."""
+        return self._begin_search(sources, (), lambda _: None)()
 
     def compute(self, function: Callable[[Any, Any], Any], items: Iterable[Any]) -> Iterator[Any]:
         """`function(searcher, item)` of each item, in order, here or in the processes.
@@ -284,6 +276,11 @@ class Translator:
         prefixes: Sequence[Sequence[int]],
         advance: Callable[[int], object],
     ) -> Callable[[], list[list[Hypothesis]]]:
+        """Begin `search`; `prefixes` are ids that the hypotheses of each source start with.
+
+        Args:
+            advance: called after each batch with its number of sources.
+        """
         if not sources:
             return list
         lengths = np.array([[len(ids) for ids in sources]], dtype=np.int32)
@@ -291,13 +288,14 @@ class Translator:
         order = sort_by_length(lengths)[::-1]
         cuts = cut_by_tokens(lengths[0], order, max(1, self.max_tokens // rows))
 
-        def padded(side: Sequence[Sequence[int]], chosen: Indices) -> NDArray[np.int64]:
-            return pad_batch([side[index] for index in chosen]).numpy()
-
         forced = any(prefixes)
         batches = (
-            SourceBatch(padded(sources, each), number, padded(prefixes, each) if forced else None)
-            for number, each in enumerate(cuts, self._batches)
+            SourceBatch(
+                [sources[index] for index in chosen],
+                number,
+                [prefixes[index] for index in chosen] if forced else None,
+            )
+            for number, chosen in enumerate(cuts, self._batches)
         )
         self._batches += len(cuts)
         answers = self.compute(operator.call, batches)
@@ -316,17 +314,17 @@ class Translator:
         """Translations of a line from those of its pieces, rank by rank."""
         if not parts:
             return (Candidate("", "", (), 0.0, 0.0),) * self.options.n_best
-        ranks = zip(*(part[: self.options.n_best] for part in parts), strict=False)
-        return tuple(self._candidate(pieces) for pieces in ranks)
-
-    def _candidate(self, pieces: Sequence[Hypothesis]) -> Candidate:
-        words = [self.pipeline.target.vocabulary.words(piece.tokens) for piece in pieces]
-        join = self.pipeline.target.join
-        return Candidate(
-            text=" ".join(join(part) for part in words),
-            tokenized=" ".join(join(part, "tokenized") for part in words),
-            subwords=tuple(word for part in words for word in part),
-            log_prob=sum(piece.log_prob for piece in pieces),
-            score=sum(piece.score for piece in pieces),
-            each=tuple(value for piece in pieces for value in piece.each),
-        )
+        target, candidates = self.pipeline.target, []
+        for pieces in zip(*(part[: self.options.n_best] for part in parts), strict=False):
+            words = [target.vocabulary.words(piece.tokens) for piece in pieces]
+            candidates.append(
+                Candidate(
+                    text=" ".join(target.join(part) for part in words),
+                    tokenized=" ".join(target.join(part, "tokenized") for part in words),
+                    subwords=tuple(word for part in words for word in part),
+                    log_prob=sum(piece.log_prob for piece in pieces),
+                    score=sum(piece.score for piece in pieces),
+                    each=tuple(value for piece in pieces for value in piece.each),
+                )
+            )
+        return tuple(candidates)

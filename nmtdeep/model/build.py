@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any, assert_never
+from functools import partial
+from typing import assert_never
 
 import torch
 from torch import nn
 
 from nmtdeep.config import slots
-from nmtdeep.config.model import SIDES, Model
+from nmtdeep.config.model import SIDES, Model, of_sublayers
 from nmtdeep.config.model import Stack as StackConfig
-from nmtdeep.config.section import Section
+from nmtdeep.errors import ConfigError
 from nmtdeep.model import initialization
-from nmtdeep.model.build_combinations import combination
-from nmtdeep.model.build_layers import layer, top_norm
+from nmtdeep.model.build_layers import layer, layer_norm, norm_place, top_norm
 from nmtdeep.model.initialization import Rules, Sample
+from nmtdeep.model.layers.attention_residuals import AttentionResiduals
 from nmtdeep.model.layers.bridge import Bridge, Projection, TopLayer, Transparent
+from nmtdeep.model.layers.combination import Combination, LinearCombination, PlainStack, Weights
 from nmtdeep.model.layers.embedding import TokenEmbedding
+from nmtdeep.model.layers.hyper_connections import (
+    HyperConnection,
+    HyperConnections,
+    ManifoldConnection,
+)
 from nmtdeep.model.layers.linear import Linear
 from nmtdeep.model.layers.positions import NoPositions, Sinusoidal
 from nmtdeep.model.transformer import Stack, Transformer
@@ -45,18 +52,17 @@ def build(model: Model, *, source_types: int, target_types: int) -> Transformer:
         output.weight = nn.Parameter(torch.empty(target_types, decoder.width))
     if model.embeddings.output_bias:
         output.bias = nn.Parameter(torch.empty(target_types))
-    common: dict[str, Any] = {
-        "bias": nn.Parameter(torch.empty(decoder.width)) if model.embeddings.bias else None,
-        "dropout": model.dropout.embedding,
-        "scale": 1.0 if model.embeddings.scale == "one" else None,
-    }
+    embedding = partial(
+        TokenEmbedding,
+        bias=nn.Parameter(torch.empty(decoder.width)) if model.embeddings.bias else None,
+        dropout=model.dropout.embedding,
+        scale=1.0 if model.embeddings.scale == "one" else None,
+    )
     # Decoding starts from </s>, which the decoder reads nowhere else.
     alias = (EOS, PAD) if model.embeddings.start == "pad" else None
-    source_places = _positions(encoder, encoder.encoder)
-    target_places = _positions(decoder, decoder.decoder)
     return Transformer(
-        source_embedding=TokenEmbedding(source_table, source_places, **common),
-        target_embedding=TokenEmbedding(target_table, target_places, **common, alias=alias),
+        source_embedding=embedding(source_table, _positions(encoder, encoder.encoder)),
+        target_embedding=embedding(target_table, _positions(decoder, decoder.decoder), alias=alias),
         encoder=_stack(encoder, encoder.encoder),
         bridge=_bridge(encoder),
         decoder=_stack(decoder, decoder.decoder),
@@ -87,11 +93,11 @@ def _rules(model: Model, initializer: slots.Initializer) -> Rules:
     depths = (model.encoder.depth, model.decoder.depth)
     match initializer:
         case slots.Glorot() as chosen:
-            return initialization.glorot(**_fields(chosen))
+            return initialization.glorot(**chosen.model_dump(exclude={"type"}))
         case slots.Lipschitz() as chosen:
-            return initialization.lipschitz(**_fields(chosen))
+            return initialization.lipschitz(**chosen.model_dump(exclude={"type"}))
         case slots.DepthScaled() as chosen:
-            return initialization.depth_scaled(**_fields(chosen))
+            return initialization.depth_scaled(**chosen.model_dump(exclude={"type"}))
         case slots.AdminProfile():
             return initialization.glorot()
         case slots.DeepNormBeta():
@@ -104,16 +110,76 @@ def _rules(model: Model, initializer: slots.Initializer) -> Rules:
             assert_never(unknown)
 
 
-def _fields(section: Section) -> dict[str, Any]:
-    """A variant's own fields, by name."""
-    return section.model_dump(exclude={"type"})
-
-
 def _stack(model: Model, stack: StackConfig) -> Stack:
     layers = [layer(model, stack) for _ in range(stack.depth)]
     mixed = stack is model.encoder and isinstance(model.bridge, slots.Transparent)
     norm = nn.Identity() if mixed else top_norm(model, stack)
-    return Stack(layers, combination(model, stack, top=not mixed), norm)
+    return Stack(layers, _combination(model, stack, top=not mixed), norm)
+
+
+def _combination(model: Model, stack: StackConfig, *, top: bool) -> Combination:
+    """The layer combination of a stack.
+
+    Args:
+        top: whether anything reads the combination above the last layer; else it ends below.
+    """
+    width, epsilon = model.width, model.norm_epsilon
+    every = tuple(range(stack.depth + top))
+    sublayers = range(stack.depth * len(stack.sublayers))
+    match stack.combination:
+        case slots.PlainStack():
+            return PlainStack()
+        case slots.Dense() | slots.DynamicLinear() as part:
+            return _linear(model, stack, part, every)
+        case slots.SparseBlocks() as part:
+            ends = tuple(end for end in part.boundaries(stack.depth) if top or end < stack.depth)
+            return _linear(model, stack, part, ends)
+        case slots.DenseFormer(dilation=dilation, period=period):
+            readers = [end for end in every if end and end % period == 0]
+            identity = Weights(initial="newest", learnable=bool(readers), dilation=dilation)
+            return LinearCombination(every, width, weights=identity, readers=readers)
+        case slots.HyperConnections(streams=streams, weights=weights):
+            norms = [layer_norm(model) if weights == "dynamic" else None for _ in sublayers]
+            parts = [HyperConnection(k, streams, norms[k]) for k in sublayers]
+            return HyperConnections(parts, streams)
+        case slots.ManifoldHyperConnections(streams=streams, iterations=steps):
+            manifold = [
+                ManifoldConnection(k, streams, width, iterations=steps, epsilon=epsilon)
+                for k in sublayers
+            ]
+            return HyperConnections(manifold, streams)
+        case slots.AttentionResiduals(block=block):
+            return AttentionResiduals(len(sublayers), width, block=block, epsilon=epsilon)
+        case slots.CombinationVariant() as chosen:
+            built: Combination = chosen.build(model, stack)
+            side = "encoder" if stack is model.encoder else "decoder"
+            if built.connects == "sublayers" and (conflict := of_sublayers(model, side)):
+                where = f"model.{'.'.join(conflict.paths[0])}"
+                raise ConfigError(conflict.what, where=where, hint=conflict.hint)
+            return built
+        case _ as unknown:
+            assert_never(unknown)
+
+
+def _linear(
+    model: Model, stack: StackConfig, part: slots.Dense | slots.Learned, boundaries: tuple[int, ...]
+) -> LinearCombination:
+    if isinstance(part, slots.Dense):
+        weights, dropout = Weights(initial=part.weight, learnable=False), 0.0
+    else:
+        groups = {"scalar": 1, "vector": model.width, "scalar_n": part.groups or 1}[part.weights]
+        weights = Weights(groups, part.initial, part.learnable, part.softmax, part.window)
+        dropout = part.dropout
+    place = norm_place(stack.residual)
+    count = {"layers": len(boundaries) - 1, "all": len(boundaries), "none": 0}[part.norm]
+    return LinearCombination(
+        boundaries,
+        model.width,
+        weights=weights,
+        norms=[layer_norm(model) for _ in range(count)],
+        place="after" if place == "after" else "before",
+        dropout=dropout,
+    )
 
 
 def _bridge(model: Model) -> Bridge:

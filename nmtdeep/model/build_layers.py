@@ -102,8 +102,8 @@ def residual(model: Model, stack: StackConfig, sublayer: Sublayer) -> Residual:
             alpha = scales[stack is model.decoder].alpha
             return DeepNorm(sublayer, layer_norm(model), alpha=alpha, dropout=dropout)
         case slots.CompleteP(base_depth=base, alpha=exponent):
-            m = {"ratio": stack.depth / base, "alpha": exponent}
-            return CompleteP(sublayer, layer_norm(model), **m, dropout=dropout)
+            ratio, norm = stack.depth / base, layer_norm(model)
+            return CompleteP(sublayer, norm, ratio=ratio, alpha=exponent, dropout=dropout)
         case slots.ReZero():
             return ReZero(sublayer, dropout=dropout)
         case slots.NoNorm():

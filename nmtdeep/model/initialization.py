@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from nmtdeep.errors import UserError
 from nmtdeep.model.layers.feed_forward import FeedForward
-from nmtdeep.model.layers.initial_values import HasConstants, Matrix
+from nmtdeep.model.layers.initial_values import InitMatrix
 from nmtdeep.model.layers.norm import Norm
 from nmtdeep.model.layers.residual import Admin, deep_norm_scales
 from nmtdeep.model.layers.sublayer import Sublayer
@@ -43,7 +43,7 @@ class Sample(NamedTuple):
 # A standard deviation; or what fills a tensor itself, called as `draw(tensor, generator=...)`.
 Deviation = float | Callable[..., object]
 # Of the matrix, its stack, and its layer there, which counts from 1.
-MatrixRule = Callable[[Matrix, Side, int], Deviation]
+MatrixRule = Callable[[InitMatrix, Side, int], Deviation]
 TableRule = Callable[[Tensor], Deviation]
 Law = Literal["uniform", "normal"]
 CrossAttentionFans = Literal["joint", "separate"]
@@ -85,7 +85,7 @@ def glorot(
     """
     normal, linear = embeddings == "normal", feed_forward == "linear"
 
-    def deviation(matrix: Matrix, side: Side, layer: int) -> float:
+    def deviation(matrix: InitMatrix, side: Side, layer: int) -> float:
         if linear and matrix.role in ("inner", "outer"):
             return gain / math.sqrt(3 * matrix.fan_in)
         return gain * glorot_deviation(matrix, cross_attention)
@@ -138,7 +138,7 @@ def deep_norm(encoder_depth: int, decoder_depth: int) -> Rules:
     """
     scales = deep_norm_scales(encoder_depth, decoder_depth)
 
-    def deviation(matrix: Matrix, side: Side, layer: int) -> float:
+    def deviation(matrix: InitMatrix, side: Side, layer: int) -> float:
         square = matrix.role in ("query", "key", "value")
         fan_out = len(matrix.weight) if square else matrix.fan_out
         neutral = matrix.role in ("query", "key", "bridge")
@@ -157,7 +157,7 @@ def t_fixup(encoder_depth: int, decoder_depth: int) -> Rules:
     """
     encoder, decoder = 0.67 * encoder_depth**-0.25, math.pow(9 * decoder_depth, -0.25)
 
-    def deviation(matrix: Matrix, side: Side, layer: int) -> float:
+    def deviation(matrix: InitMatrix, side: Side, layer: int) -> float:
         if matrix.role in ("query", "key", "relative", "bridge"):
             return glorot_deviation(matrix)
         scale = encoder if side == "encoder" else decoder
@@ -177,6 +177,7 @@ def draw_values(model: Transformer, tables: Rules, *, seed: int, **stacks: Rules
     Raises:
         UserError: if no rule covers a parameter of the model.
     """
+    _check_methods(model)
     generator = torch.Generator().manual_seed(seed)
     covered: Counter[int] = Counter()
     matrices = _matrices(model, stacks, generator), _constants(model)
@@ -193,8 +194,18 @@ def draw_values(model: Transformer, tables: Rules, *, seed: int, **stacks: Rules
     if missed:
         what = f"no initializer covers the parameters {', '.join(missed)}"
         where = f"package {', '.join(dict.fromkeys(_package(model, name) for name in missed))}"
-        hint = "correct the package: its modules list them in matrices() or constants()"
+        hint = "correct the package: its modules list them in init_matrices() or init_constants()"
         raise UserError(what, where=where, hint=hint)
+
+
+def _check_methods(model: Transformer) -> None:
+    """Raises UserError if a module of a package has a method's old name."""
+    for kind in {type(module) for module in model.modules()}:
+        for name in ("matrices", "constants"):
+            if callable(getattr(kind, name, None)):
+                what = f"{kind.__name__} has {name}(), which is called init_{name}() now"
+                where = f"package {kind.__module__.partition('.')[0]}"
+                raise UserError(what, where=where, hint=f"rename it to init_{name}()")
 
 
 def _package(model: Transformer, parameter: str) -> str:
@@ -239,7 +250,7 @@ def _variances(model: Transformer, sample: Sample) -> dict[Sublayer, float]:
     return variances
 
 
-def glorot_deviation(matrix: Matrix, cross_attention: CrossAttentionFans = "joint") -> float:
+def glorot_deviation(matrix: InitMatrix, cross_attention: CrossAttentionFans = "joint") -> float:
     """sqrt(2 / (fan_in + fan_out)): the bound of a uniform law is sqrt(3) times that."""
     separate = matrix.across and cross_attention == "separate"
     return math.sqrt(2 / (matrix.fan_in + (len(matrix.weight) if separate else matrix.fan_out)))
@@ -285,9 +296,9 @@ def _matrices(
         (matrix, side, number)
         for side, stack in sides
         for number, layer in enumerate(stack, start=1)
-        for matrix in layer.matrices()
+        for matrix in layer.init_matrices()
     ]
-    placed += [(matrix, "encoder", 1) for matrix in model.bridge.matrices()]
+    placed += [(matrix, "encoder", 1) for matrix in model.bridge.init_matrices()]
     for matrix, side, number in placed:
         deviation = rules[side].matrix(matrix, side, number)
         yield matrix.weight, _draw(matrix.weight, deviation, rules[side].matrices, generator)
@@ -308,8 +319,8 @@ def _biases(
 def _constants(model: Transformer) -> Iterator[tuple[Tensor, Tensor]]:
     """Norms (1, 0), biases 0, and the constants that modules define."""
     for module in model.modules():
-        if isinstance(module, HasConstants):
-            yield from module.constants()
+        if callable(constants := getattr(module, "init_constants", None)):
+            yield from constants()
         if isinstance(module, Norm):
             yield module.weight, torch.ones(module.weight.shape)
         if isinstance(module, nn.LayerNorm | nn.Linear) and module.bias is not None:

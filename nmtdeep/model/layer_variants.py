@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from nmtdeep.model.layers.cache import States
-from nmtdeep.model.layers.initial_values import Matrix, matrix
+from nmtdeep.model.layers.initial_values import InitMatrix, matrix
 from nmtdeep.model.layers.linear import Linear
 from nmtdeep.model.layers.residual import Residual
 from nmtdeep.model.layers.sublayer import Context
@@ -50,7 +50,6 @@ class RungeKutta(Layer):
         total: of the F_i: `GatedSum` or `WeightedSum`.
         function: F; change: the layer's output minus its input, so that order 1 would be the plain
             layer; output: the output, as in the authors' release.
-        drop: as of `Layer`.
     """
 
     def __init__(
@@ -67,8 +66,8 @@ class RungeKutta(Layer):
         self.total = total
         self.function = function
 
-    def matrices(self) -> Iterator[Matrix]:
-        yield from super().matrices()
+    def init_matrices(self) -> Iterator[InitMatrix]:
+        yield from super().init_matrices()
         if isinstance(self.total, GatedSum):
             yield matrix(self.total.gate, "gate")
 
@@ -103,8 +102,7 @@ class WeightedSum(nn.Module):
         self.start = tuple(weights)
         self.weight = nn.Parameter(torch.empty(len(weights))) if learned else None
 
-    def constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
-        """Learned weights start as given."""
+    def init_constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
         if self.weight is not None:
             yield self.weight, torch.tensor(self.start)
 

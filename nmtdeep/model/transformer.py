@@ -14,7 +14,7 @@ from nmtdeep.model.layers.bridge import Bridge
 from nmtdeep.model.layers.cache import CacheIndex, States
 from nmtdeep.model.layers.combination import Combination, normed
 from nmtdeep.model.layers.embedding import TokenEmbedding
-from nmtdeep.model.layers.initial_values import Matrix
+from nmtdeep.model.layers.initial_values import InitMatrix
 from nmtdeep.model.layers.linear import Linear
 from nmtdeep.model.layers.positions import Sinusoidal
 from nmtdeep.model.layers.residual import Residual
@@ -47,10 +47,9 @@ class Layer(nn.Module):
         """The residual wrappers in order."""
         return iter(self.sublayers)  # type: ignore[arg-type]
 
-    def matrices(self) -> Iterator[Matrix]:
-        """The matrices that initializers draw."""
+    def init_matrices(self) -> Iterator[InitMatrix]:
         for wrapper in self:
-            yield from wrapper.sublayer.matrices()
+            yield from wrapper.sublayer.init_matrices()
 
     def start(self, context: Context) -> States:
         """Each sublayer's state before the first decoding step."""
@@ -146,13 +145,10 @@ class Encoded:
         self, index: CacheIndex | None = None, packing: Packing | None = None
     ) -> list[Context]:
         """The context of each decoder layer, with the packing of the target."""
-        common = {
-            "memory_mask": self.mask,
-            "memory_packing": self.packing,
-            "packing": packing,
-            "index": index,
-        }
-        return [Context(memory=memory, **common) for memory in self.memories]  # type: ignore[arg-type]
+        return [
+            Context(None, memory, self.mask, packing, self.packing, index)
+            for memory in self.memories
+        ]
 
 
 class DecoderState(States):

@@ -15,6 +15,7 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batch import read_batch
 from nmtdeep.data.batching import cut_by_tokens, sort_by_length
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
+from nmtdeep.decoding.searcher import Searcher
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.scoring import Score, score_texts, scorers
@@ -62,7 +63,9 @@ def validate(
     # A model without finite numbers cannot translate.
     if not recipe.training.validation.bleu or not math.isfinite(loss):
         return Validation(loss, nll, {}, None)
-    translator = Translator([model], data.pipeline, _options(recipe))
+    fillers = data.pipeline.target.vocabulary.fillers
+    searcher = Searcher([model], _options(recipe), fillers=fillers)
+    translator = Translator(searcher, data.pipeline)
     translations = translated(translator, data, "valid")
     comet = comet_of(recipe, data, "valid", model.output.weight.device)
     metrics = scorers(validation_metrics(recipe.training.validation), comet=comet)

@@ -92,7 +92,7 @@ def test_a_worker_opens_its_gpu_and_the_command_none(
     translator = Translator.load([tiny_run.newer], options)
     assert (translator.device, gpus[1:]) == (torch.device("cuda", 0), [0])
     assert translator.max_tokens == MOST_TOKENS
-    weight = translator.models[0].output.weight
+    weight = translator.searcher.models[0].output.weight
     assert (weight.device.type, weight.dtype) == ("cpu", torch.bfloat16)
     with pytest.raises(UserError, match="int8 needs a CPU"):
         Translator.load([tiny_run.newer], DecodingOptions(processes=2, quantize="int8"))

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import torch
 
+from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.decoding.log_probs import log_probabilities
+from nmtdeep.decoding.searcher import Searcher
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.model.build import build
-from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import UNK, Vocabulary
 
@@ -37,8 +38,10 @@ def pipeline(tiny_run: Any) -> TextPipeline:
     return made
 
 
-def expectant(tiny_config: Callable[..., Any], pipeline: TextPipeline) -> Transformer:
-    """A model that expects the fillers everywhere."""
+def translating(
+    tiny_config: Callable[..., Any], pipeline: TextPipeline, options: DecodingOptions
+) -> Translator:
+    """With a model that expects the fillers everywhere."""
     torch.manual_seed(5)
     types = len(pipeline.target.vocabulary)
     model = build(
@@ -46,7 +49,8 @@ def expectant(tiny_config: Callable[..., Any], pipeline: TextPipeline) -> Transf
     )
     torch.nn.init.normal_(model.target_embedding.weight)
     model.output.bias.data.zero_()[[5, types - 1]] = 20.0
-    return model
+    fillers = pipeline.target.vocabulary.fillers
+    return Translator(Searcher([model], options, fillers=fillers), pipeline)
 
 
 @pytest.mark.parametrize("settings", SEARCHES, ids=str)
@@ -59,7 +63,7 @@ def test_fillers_are_in_no_translation(
     options = translator(**settings).options
     words = [word for word in pipeline.target.vocabulary.tokens if word.isalpha()]
     line = f"Move.\t{words[0]}" if settings.get("prefix_column") else "Move."
-    ours = Translator([expectant(tiny_config, pipeline)], pipeline, options)
+    ours = translating(tiny_config, pipeline, options)
     found = [candidate for each in ours.translate([line] * 4) for candidate in each.candidates]
     assert found and not any("<filler" in word for each in found for word in each.subwords)
 
@@ -68,7 +72,7 @@ def test_a_translation_has_the_log_probability_that_was_printed(
     pipeline: TextPipeline, translator: Callable[..., Translator], tiny_config: Callable[..., Any]
 ) -> None:
     options = translator(beam=4, n_best=4).options.model_copy(update={"input_is": "bpe"})
-    ours = Translator([expectant(tiny_config, pipeline)], pipeline, options)
+    ours = translating(tiny_config, pipeline, options)
     (each,) = ours.translate(["M@@ o"])
     texts = [" ".join(candidate.subwords) for candidate in each.candidates]
     read = log_probabilities(ours, [each.source] * len(texts), texts)

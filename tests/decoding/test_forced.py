@@ -41,9 +41,9 @@ def test_forced_scores_equal_those_of_the_search(
 
 def test_padding_does_not_change_a_score(translator: Make, tiny_run: Any) -> None:
     sources, targets = tiny_run.sources[:5], ["Ja.", "Das ist es nicht.", "", "Nein!", "So so so"]
-    searcher = translator()
-    (model,) = searcher.models
-    scores = log_probabilities(searcher, sources, targets)
+    translating = translator()
+    (model,) = translating.searcher.models
+    scores = log_probabilities(translating, sources, targets)
     for source, target, score in zip(sources, targets, scores, strict=True):
         ids = tiny_run.pipeline.target.encode(target)
         hidden = model(

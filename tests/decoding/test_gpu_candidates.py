@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from nmtdeep.decoding.search import beam
+from nmtdeep.decoding.search import BeamSettings, Constraints, beam
 
 from .tables import EOS, PAD, Table, coarse_row, random_row
 
@@ -72,7 +72,8 @@ def test_a_search_with_kernels_finds_the_same(row: object, size: int) -> None:
     kernels = SimpleNamespace(
         normalized=gpu_candidates._normalized, candidates=gpu_candidates._candidates
     )
-    limits, results = [6, 1, 9, 3], []
+    limits, forbidden = (torch.tensor(x, device=DEVICE) for x in ([6, 1, 9, 3], [PAD]))
+    constraints, results = Constraints(limits, EOS, forbidden), []
     for shift, chosen in ((0.0, None), (7.0, kernels)):
         table = Table(partial(row, 3, 70), [0, 1, 2, 3], size)  # type: ignore[arg-type]
 
@@ -83,12 +84,9 @@ def test_a_search_with_kernels_finds_the_same(row: object, size: int) -> None:
         found = beam(
             step,  # type: ignore[arg-type]
             table,
-            max_lengths=torch.tensor(limits, device=DEVICE),
-            size=size,
-            eos=EOS,
-            forbidden=torch.tensor([PAD], device=DEVICE),
-            behind=1 if chosen else 0,
-            kernels=chosen,
+            constraints,
+            BeamSettings(size, behind=1 if chosen else 0),
+            chosen,
         )
         results.append(found)
     for one, other in zip(*results, strict=True):

@@ -106,7 +106,7 @@ def assert_close(one: Tensor, other: Read, share: float) -> None:
 
 
 @pytest.mark.parametrize("name", ["bf16", "int8"])
-@pytest.mark.parametrize("choice", VARIANTS)
+@pytest.mark.parametrize("choice", list(VARIANTS)[:12])  # all sublayers, positions, norms
 def test_log_probabilities_of_a_search_equal_those_of_the_model(
     choice: str, name: str, tiny_model: Make
 ) -> None:
@@ -127,12 +127,12 @@ GREEDY, SAMPLING = (
 )
 
 
-@pytest.mark.parametrize("name", ["fp32", "bf16", "fp16"])
 @pytest.mark.parametrize("number", range(len(HARD)), ids=lambda number: label(HARD[number]))
 def test_log_probabilities_of_an_ensemble_equal_those_of_its_models(
-    number: int, name: str, tiny_model: Make
+    number: int, tiny_model: Make
 ) -> None:
-    numbers = NUMBERS[name]
+    """Each kind of numbers in turn, so that each sublayer has all of them."""
+    numbers = NUMBERS[("fp32", "bf16", "fp16")[number % 3]]
     models = [
         in_numbers(tiny_model(seed=seed, dtype=torch.float32, **HARD[number]), numbers)
         for seed in (1, 2)

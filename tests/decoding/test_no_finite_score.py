@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import nmtdeep
 from nmtdeep.decoding import resuming, streams
 from nmtdeep.decoding.log_probs import log_probabilities
 from nmtdeep.decoding.translator import Translator
@@ -77,12 +74,6 @@ def test_given_translations_too(overflowing: tuple[Path, list[str]], translator:
         log_probabilities(translator(path), lines, ["x"] * len(lines))
 
 
-def test_python_too(overflowing: tuple[Path, list[str]]) -> None:
-    path, lines = overflowing
-    with pytest.raises(nmtdeep.UserError, match=SAID):
-        nmtdeep.load(path, device="cpu").translate(lines)
-
-
 @pytest.mark.parametrize("form", ["text", "json", "tsv", "fairseq"])
 def test_what_was_written_before_is_whole_and_can_be_resumed(
     form: str,
@@ -96,26 +87,8 @@ def test_what_was_written_before_is_whole_and_can_be_resumed(
     model = translator(path)
     with pytest.raises(CheckpointError, match=SAID), streams.writer(str(out)) as write:
         streams.translate(model, str(source), write, form=form, buffer=2)
-    point = resuming.resume_point(
-        str(source), str(out), lines=5, form=form, options=model.options, buffer=2
-    )
+    point = resuming.resume_point(str(source), str(out), form=form, options=model.options, buffer=2)
     assert (point.lines, point.first) == (2, 0)
-
-
-def test_the_commands(overflowing: tuple[Path, list[str]], tmp_path: Path) -> None:
-    path, lines = overflowing
-    source = tmp_path / "in"
-    source.write_text("".join(f"{line}\n" for line in lines))
-    for words in (
-        ["translate", "-m", path, "-i", source],
-        ["score", "-m", path, "--source", source, "--reference", source],
-        ["score", "-m", path, "--source", source, "--target", source, "--log-prob"],
-    ):
-        command = [sys.executable, "-m", "nmtdeep", *map(str, words), "--device", "cpu"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 2 and done.stdout == ""
-        (line,) = done.stderr.splitlines()
-        assert line.startswith("nmtdeep: error: ") and "input line 3" in line and str(path) in line
 
 
 def test_candidates_without_a_finite_score_are_left_out(translator: Make) -> None:

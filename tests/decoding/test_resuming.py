@@ -25,8 +25,8 @@ def source(tiny_run: Any, tmp_path: Path) -> Path:
 
 
 def resumed(source: Path, output: Path, **changes: Any) -> ResumePoint:
-    arguments = {"lines": 9, "form": "text", "buffer": CHUNK} | changes
-    how = {name: arguments.pop(name) for name in ("lines", "form", "buffer")}
+    arguments = {"form": "text", "buffer": CHUNK} | changes
+    how = {name: arguments.pop(name) for name in ("form", "buffer")}
     options = DecodingOptions(**arguments)
     return resuming.resume_point(str(source), str(output), **how, options=options)
 
@@ -72,10 +72,10 @@ def test_a_list_of_one_candidate_is_resumed(
     with streams.writer(str(tmp_path / "out")) as write:
         streams.translate(model, str(source), write, form=form)
     size = (tmp_path / "out").stat().st_size
-    assert resumed(source, tmp_path / "out", form=form, n_best=2, lines=2).lines == 2
+    assert resumed(source, tmp_path / "out", form=form, n_best=2).lines == 2
     with (tmp_path / "out").open("r+b") as file:
         file.truncate(size - 1)
-    assert resumed(source, tmp_path / "out", form=form, n_best=2, lines=2).start == 0
+    assert resumed(source, tmp_path / "out", form=form, n_best=2).start == 0
 
 
 def test_an_incomplete_line_does_not_count(source: Path, tmp_path: Path) -> None:

@@ -8,9 +8,17 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
-from nmtdeep.decoding.sampling import sample
-from nmtdeep.decoding.search import FREE, Hypothesis, beam, length_penalty
+from nmtdeep.decoding.sampling import SamplingSettings, sample
+from nmtdeep.decoding.search import (
+    FREE,
+    BeamSettings,
+    Constraints,
+    Hypothesis,
+    beam,
+    length_penalty,
+)
 
 from .tables import (
     EOS,
@@ -32,20 +40,21 @@ PENALTIES = {
 }
 
 
+def constraints(limits: list[int], prefix: Tensor | None) -> Constraints:
+    return Constraints(torch.tensor(limits), EOS, torch.tensor([PAD]), prefix)
+
+
 def search(
-    row: Row, limits: list[int], size: int, sentences: list[int] | None = None, **settings: object
+    row: Row,
+    limits: list[int],
+    size: int,
+    sentences: list[int] | None = None,
+    prefix: Tensor | None = None,
+    **how: Any,
 ) -> tuple[list[list[Hypothesis]], Table]:
     table = Table(row, sentences or list(range(len(limits))), size)
-    results = beam(
-        table.step,
-        table,
-        max_lengths=torch.tensor(limits),
-        size=size,
-        eos=EOS,
-        forbidden=torch.tensor([PAD]),
-        **settings,
-    )
-    return results, table
+    settings = BeamSettings(size, **how)
+    return beam(table.step, table, constraints(limits, prefix), settings), table
 
 
 def rows(seed: int, types: int = TYPES) -> Row:
@@ -227,18 +236,11 @@ def constant(sentence: int, prefix: tuple[int, ...]) -> list[float]:
     return [math.log(share) for share in SHARES]
 
 
-def draw(row: Row, limits: list[int], seed: int = 1, **how: Any) -> list[Hypothesis]:
+def draw(row: Row, limits: list[int], prefix: Tensor | None = None, **how: Any) -> list[Hypothesis]:
     table = Table(row, list(range(len(limits))), 1)
-    generator = torch.Generator().manual_seed(seed)
-    return sample(
-        table.step,
-        table,
-        max_lengths=torch.tensor(limits),
-        eos=EOS,
-        forbidden=torch.tensor([PAD]),
-        generator=generator,
-        **how,
-    )
+    generator = torch.Generator().manual_seed(1)
+    settings = SamplingSettings(**how)
+    return sample(table.step, table, constraints(limits, prefix), settings, generator)
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def test_log_probabilities_are_those_of_one_process(translator: Make, tiny_run: 
     alone = log_probabilities(translator(max_tokens=60), sources, targets)
     with translator(max_tokens=60, processes=2) as several:
         assert log_probabilities(several, sources, targets) == alone
-        assert several.models[0].output.weight.device.type == "cpu"
+        assert several.searcher.models[0].output.weight.device.type == "cpu"
 
 
 @pytest.mark.slow

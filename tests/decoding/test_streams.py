@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from nmtdeep.config.decoding import DecodingOptions
-from nmtdeep.decoding.streams import chunks, render, translate, writer
+from nmtdeep.decoding.resuming import resume_point
+from nmtdeep.decoding.streams import read_chunks, render, translate, writer
 from nmtdeep.decoding.translator import Candidate, Translation, Translator
 from nmtdeep.errors import UserError
 
@@ -43,12 +44,12 @@ def write(path: Path, lines: list[str]) -> Path:
 def test_a_file_comes_in_chunks_of_one_size(tmp_path: Path) -> None:
     lines = [str(number) for number in range(7)]
     path = str(write(tmp_path / "in", lines))
-    assert list(chunks(path, size=3)) == [lines[:3], lines[3:6], lines[6:]]
+    assert list(read_chunks(path, size=3)) == [lines[:3], lines[3:6], lines[6:]]
     write(tmp_path / "in", lines[:6])
-    assert list(chunks(path, size=3)) == [lines[:3], lines[3:6]]
-    assert list(chunks(path, size=3, first=2)) == [lines[2:5], lines[5:6]]
+    assert list(read_chunks(path, size=3)) == [lines[:3], lines[3:6]]
+    assert list(read_chunks(path, size=3, first=2)) == [lines[2:5], lines[5:6]]
     (tmp_path / "in.gz").write_bytes(gzip.compress(b"a\nb"))
-    assert list(chunks(str(tmp_path / "in.gz"))) == [["a", "b"]]
+    assert list(read_chunks(str(tmp_path / "in.gz"))) == [["a", "b"]]
 
 
 def test_stdin_from_a_file_is_read_as_a_file(
@@ -57,7 +58,7 @@ def test_stdin_from_a_file_is_read_as_a_file(
     lines = [str(number) for number in range(4)]
     with write(tmp_path / "in", lines).open(encoding="utf-8") as file:
         monkeypatch.setattr("sys.stdin", file)
-        assert list(chunks("-", size=3)) == [lines[:3], lines[3:]]
+        assert list(read_chunks("-", size=3)) == [lines[:3], lines[3:]]
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.BufferedWriter]:
 
 
 def test_a_pipe_is_answered_before_it_ends(pipe: io.BufferedWriter) -> None:
-    arriving = chunks("-")
+    arriving = read_chunks("-")
     for line in ("one", "two\u2028"):
         pipe.write(f"{line}\n".encode())
         pipe.flush()
@@ -90,17 +91,41 @@ def test_a_fast_pipe_loses_nothing(pipe: io.BufferedWriter) -> None:
 
     feeder = threading.Thread(target=feed)
     feeder.start()
-    received = list(chunks("-", size=3))
+    received = list(read_chunks("-", size=3))
     feeder.join()
     assert [line for chunk in received for line in chunk] == lines
     assert max(map(len, received)) <= 3
+
+
+def test_long_lines_make_smaller_chunks(
+    translator: Callable[..., Translator], tiny_run: Any, tmp_path: Path, pipe: io.BufferedWriter
+) -> None:
+    """At most 8 million characters: in a file, in a pipe, and when a file is resumed."""
+    lines = [tiny_run.sources[0], *[" " * 1_000_000] * 8, *tiny_run.sources[1:3]]
+    path = write(tmp_path / "in", lines)
+    model, out = translator(beam=1), tmp_path / "out"
+    written: list[str] = []
+    assert translate(model, str(path), written.append, form="text") == 11
+    assert [part.count("\n") for part in written] == [9, 2]
+    texts = [each.text for each in model.translate_chunk(lines)]
+    assert "".join(written) == "".join(f"{text}\n" for text in texts)
+    assert [each.text for each in model.translate(lines)] == texts
+    out.write_text("".join(written)[:-1])
+    point = resume_point(str(path), str(out), form="text", options=model.options)
+    assert (point.lines, point.first, point.start) == (10, 9, len(written[0].encode()))
+    feeder = threading.Thread(target=lambda: (pipe.write(path.read_bytes()), pipe.close()))
+    feeder.start()
+    received = list(read_chunks("-"))
+    feeder.join()
+    assert [line for chunk in received for line in chunk] == lines
+    assert max(sum(map(len, chunk)) for chunk in received) <= 9_000_000
 
 
 def test_a_pipe_that_is_not_utf_8_is_an_error(pipe: io.BufferedWriter) -> None:
     pipe.write(b"good\n\xff\n")
     pipe.close()
     with pytest.raises(UserError, match=":2: not valid UTF-8"):
-        list(chunks("-"))
+        list(read_chunks("-"))
 
 
 # Writing

@@ -29,7 +29,7 @@ def test_unk_appears_only_if_allowed(tiny_config: Callable[..., Model], settings
         torch.manual_seed(seed)
         models.append(build(tiny_config(), source_types=TYPES, target_types=TYPES))
         torch.nn.init.normal_(models[-1].target_embedding.weight)
-    batch = SourceBatch(np.random.default_rng(1).integers(1, TYPES, (8, 6)), 0)
+    batch = SourceBatch(np.random.default_rng(1).integers(1, TYPES, (8, 6)).tolist(), 0)
 
     def tokens(**more: Any) -> set[int]:
         options = DecodingOptions(device="cpu", **settings, **more)

@@ -6,7 +6,7 @@ from nmtdeep.checkpoint import load
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.data.parallel import Pool
 from nmtdeep.decoding.log_probs import log_probabilities
-from nmtdeep.decoding.searcher import Worker
+from nmtdeep.decoding.searcher import Searcher, Worker
 from nmtdeep.decoding.translator import Translator
 
 
@@ -17,10 +17,11 @@ def test_a_worker_has_its_own_gpu(device, tiny_run):
     options = alone.options
     loaded, sources = load(tiny_run.newer), tiny_run.sources
     with closing(Pool(Worker([tiny_run.newer], options), 1)) as pool:
-        apart = Translator([loaded.model], loaded.pipeline, options, pool=pool, device=device)
+        searcher = Searcher([loaded.model], options, device=device)
+        apart = Translator(searcher, loaded.pipeline, pool=pool)
         assert apart.max_tokens == alone.max_tokens
         found = list(apart.translate(sources, buffer=4))
         scores = log_probabilities(apart, sources, sources[::-1])
-    assert apart.models[0].output.weight.device.type == "cpu"
+    assert apart.searcher.models[0].output.weight.device.type == "cpu"
     assert found == list(alone.translate(sources, buffer=4))
     assert scores == log_probabilities(alone, sources, sources[::-1])

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
-import numpy as np
 import pytest
 import torch
 from model.choices import VARIANTS
@@ -23,6 +22,7 @@ pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 TYPES, STEPS = 64, 4
 AT_THE_START = {
     ("decoding/searcher.py:_search", "copy from the host"),  # the source
+    ("decoding/searcher.py:_constraints", "copy from the host"),
     ("decoding/search.py:beam", "number read by the host"),  # limits
 }
 EACH_STEP = ("decoding/search.py:arrived", "event")  # the best continuations, one step late
@@ -30,6 +30,7 @@ EACH_STEP = ("decoding/search.py:arrived", "event")  # the best continuations, o
 IN_A_BEAM = {*AT_THE_START, EACH_STEP, ("decoding/search.py:beam", "copy from the host")}
 IN_SAMPLING = {
     ("decoding/searcher.py:_search", "copy from the host"),
+    ("decoding/searcher.py:_constraints", "copy from the host"),
     ("decoding/sampling.py:sample", "number read by the host"),  # limits; what was drawn
     ("decoding/sampling.py:sample", "copy from the host"),  # sentences that are not done
 }
@@ -48,7 +49,7 @@ def recorded(
     Args:
         prefix: forced tokens of each.
     """
-    forced = np.full((3, prefix), 6) if prefix else None
+    forced = [[6] * prefix] * 3 if prefix else None
     torch.set_default_dtype(dtype)
     try:
         with pretended(), torch.device("cuda"), mock.patch("torch.cuda.set_device"):
@@ -56,7 +57,7 @@ def recorded(
             searcher = Searcher([network], DecodingOptions(**options))
             torch.set_default_dtype(torch.float32)
             with Recorder(answer=answer) as recorder:
-                searcher(SourceBatch(np.full((3, 7), 5), 0, forced))
+                searcher(SourceBatch([[5] * 7] * 3, 0, forced))
     finally:
         torch.set_default_dtype(torch.float32)
     return recorder

@@ -113,7 +113,7 @@ def test_gates_are_drawn_and_learned_weights_start_at_one(
     bound = (6 / (16 + 1)) ** 0.5  # Glorot's, of 2d inputs and one output
     assert 0.5 * bound < total.gate.weight.abs().max() <= bound
     assert total.gate.bias.tolist() == [0]
-    ((_, start),) = WeightedSum((1.0, 1.0), learned=True).constants()
+    ((_, start),) = WeightedSum((1.0, 1.0), learned=True).init_constants()
     assert start.tolist() == [1, 1]
 
 

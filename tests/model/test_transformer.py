@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from model.choices import COMBINATIONS, label
+from model.choices import COMBINATIONS, VARIANTS, label
 from nmtdeep.model.transformer import Layer, Transformer
 from nmtdeep.text.vocabulary import PAD
 
@@ -23,7 +23,16 @@ EXACT = {"rtol": 0, "atol": 1e-12}
 
 
 @pytest.fixture(params=COMBINATIONS, ids=label)
+def each_model(
+    request: pytest.FixtureRequest, tiny_model: Callable[..., Transformer]
+) -> Transformer:
+    """Every two variants of different slots in some model: for the equations of a search."""
+    return tiny_model(seed=1, **request.param)
+
+
+@pytest.fixture(params=VARIANTS.values(), ids=list(VARIANTS))
 def model(request: pytest.FixtureRequest, tiny_model: Callable[..., Transformer]) -> Transformer:
+    """Every variant in some model."""
     return tiny_model(seed=1, **request.param)
 
 
@@ -37,7 +46,8 @@ def real(x: Tensor) -> Iterator[Tensor]:
         yield row[:length]
 
 
-def test_stepwise_equals_parallel(model: Transformer) -> None:
+def test_stepwise_equals_parallel(each_model: Transformer) -> None:
+    model = each_model
     encoded = model.encode(SOURCE)
     parallel = model.output(model.decode(TARGET, encoded))
     state = model.start(encoded)
@@ -46,7 +56,8 @@ def test_stepwise_equals_parallel(model: Transformer) -> None:
         assert_close(step, whole, **EXACT)
 
 
-def test_a_batch_equals_its_sentences_alone(model: Transformer) -> None:
+def test_a_batch_equals_its_sentences_alone(each_model: Transformer) -> None:
+    model = each_model
     together = logits(model, SOURCE, TARGET)
     for number, (source, target) in enumerate(LENGTHS):
         alone = logits(model, SOURCE[number : number + 1, :source], TARGET[[number], :target])

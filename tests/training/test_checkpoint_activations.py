@@ -39,7 +39,7 @@ def assert_same(first: LossAndGradients, second: LossAndGradients) -> None:
         assert torch.equal(second[1][name], gradient), name
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", list(VARIANTS)[:12])  # all residuals, so all kinds of layers
 def test_gradients_equal_those_without_recomputation(
     name: str, tiny_model: Callable[..., Transformer], make_batch: Callable[..., Batch]
 ) -> None:

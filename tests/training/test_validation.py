@@ -11,6 +11,7 @@ from nmtdeep import checkpoint
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import ParallelCorpus
+from nmtdeep.decoding.searcher import Searcher
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.text.vocabulary import EOS
 from nmtdeep.training.final_scores import score_split
@@ -32,7 +33,8 @@ def test_bleu_is_of_the_tokens_of_the_recipe(tiny_run, tokenize: str):
     model = checkpoint.load(tiny_run.newer).model
     found = validate(model, tiny_run.data, recipe, dtype=torch.float32)
     options = DecodingOptions(beam=2).with_recipe(recipe)
-    lines = translated(Translator([model], tiny_run.pipeline, options), tiny_run.data, "valid")
+    translator = Translator(Searcher([model], options), tiny_run.pipeline)
+    lines = translated(translator, tiny_run.data, "valid")
     references = [tiny_run.data.references("valid")]
     expected = sacrebleu.corpus_bleu(lines, references, tokenize=tokenize, force=True)
     assert found.scores["bleu"].value == pytest.approx(expected.score)

@@ -1,7 +1,20 @@
 """The one place that chooses how an operation is computed, by device, dtype and training state.
 
-Layers call the functions here; each form of an operation has a module of its own and says why it
-exists. `sums` chooses the form of its weighted sums itself.
+Layers call the functions here; each form of an operation has a module of its own. `sums` chooses
+the form of its weighted sums itself.
+
+    cpu_linear            training on a CPU: oneDNN is faster than torch's own products
+    cpu_prepacked_linear  inference on a CPU: weights are laid out once, not in each step; int8
+    cpu_attention         any attention on a CPU but those below: a third of autograd's passes
+    plain_attention       the formula: relative positions, steps on a CPU, weights that are shown
+    gpu_attention         packed sentences: the next one in half precision, else torch's kernels
+    triton_attention      packed sentences: tiles as small as they are
+    cpu_dropout           16 fast random bits for an element, for Mersenne numbers
+    gpu_dropout           a hash in compiled layers, for Philox
+    sums                  combinations that read all layers: each output is read once in a block
+    triton_sums           the same sums on a GPU in training, at the speed of its memory
+    gpu_candidates        a step of a beam search on a GPU: three kernels for some forty
+    triton_loss           loss and gradient on a GPU: logits are read twice and written once
 """
 
 from __future__ import annotations

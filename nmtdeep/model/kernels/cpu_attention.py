@@ -33,7 +33,7 @@ def attention(*packed: Tensor, heads: int, bias: Tensor | None, dropout_p: float
 
 
 class _Attention(torch.autograd.Function):
-    """The formula with its gradients; arguments as of `attention`."""
+    """The formula with its gradients; arguments as in `attention`."""
 
     @staticmethod
     def forward(

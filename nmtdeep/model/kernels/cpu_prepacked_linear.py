@@ -34,7 +34,6 @@ class PackedLinear(nn.Module):
         self.bias = None if bias is None else bias.detach()
 
     def forward(self, x: Tensor) -> Tensor:
-        """`(..., inputs)` to `(..., outputs)`."""
         return cpu_linear.product(x, self.packed, self.bias, relu=self.relu)
 
     @staticmethod
@@ -77,7 +76,6 @@ class QuantizedLinear(nn.Module):
         self.reduced = not getattr(torch.cpu, "_is_vnni_supported", lambda: False)()
 
     def forward(self, x: Tensor) -> Tensor:
-        """`(..., inputs)` to `(..., outputs)`."""
         if not math.isfinite(x.sum().item()):
             bad = ~x.isfinite().all(dim=-1, keepdim=True)
             if bad.any():

@@ -70,7 +70,7 @@ def weighted_values(weights: Tensor, v: Tensor, *, relative: RelativeVectors | N
 
 
 def relative_bias(q: Tensor, vectors: Tensor, mask: Mask) -> Tensor:
-    """q a^T / sqrt(d_h) and the bias of `attention_bias`, `(sentences, heads, queries, keys)`.
+    """q a^T / sqrt(d_h) and the bias in `attention_bias`, `(sentences, heads, queries, keys)`.
 
     Args:
         q: `(sentences, heads, queries, d_h)`.

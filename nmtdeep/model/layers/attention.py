@@ -17,7 +17,7 @@ from nmtdeep.model.kernels.plain_attention import (
     split_heads,
 )
 from nmtdeep.model.layers.cache import CacheIndex, KeyValues, MemoryKeyValues
-from nmtdeep.model.layers.initial_values import Matrix, matrix, projections
+from nmtdeep.model.layers.initial_values import InitMatrix, matrix, projections
 from nmtdeep.model.layers.linear import Linear
 from nmtdeep.model.layers.norm import HeadNorm
 from nmtdeep.model.layers.positions import RelativePositions, Rotary
@@ -61,11 +61,11 @@ class SelfAttention(Sublayer):
         self.norms = nn.ModuleList(norms)
         self.rotary = rotary
 
-    def matrices(self) -> Iterator[Matrix]:
+    def init_matrices(self) -> Iterator[InitMatrix]:
         yield from projections(self.qkv.weight, ("query", "key", "value"))
         yield matrix(self.output, "output")
         if self.relative is not None:
-            yield from self.relative.matrices()
+            yield from self.relative.init_matrices()
 
     def start(self, context: Context) -> KeyValues:
         assert context.index is not None
@@ -113,7 +113,12 @@ class SelfAttention(Sublayer):
         if self.norms:
             q, k = self.norms[0](q), self.norms[1](k)
         if self.rotary is not None:
-            positions = _positions(x, packing) if index is None else index.position()
+            if index is not None:
+                positions = index.position()
+            elif packing is not None:
+                positions = packing.positions
+            else:
+                positions = torch.arange(x.shape[1], device=x.device)
             q, k = self.rotary(q, positions), self.rotary(k, positions)
         return torch.cat((q, k, v), dim=2)
 
@@ -163,13 +168,16 @@ class CrossAttention(Sublayer):
         self.output = Linear(width, width, bias=bias)
         self.norms = nn.ModuleList(norms)
 
-    def matrices(self) -> Iterator[Matrix]:
+    def init_matrices(self) -> Iterator[InitMatrix]:
         yield from projections(self.query.weight, ("query",), across=True)
         yield from projections(self.key_value.weight, ("key", "value"), across=True)
         yield matrix(self.output, "output")
 
     def start(self, context: Context) -> MemoryKeyValues:
-        return MemoryKeyValues(*self._keys_and_values(context), context.memory_mask)
+        k, v = self._key_value(context.memory).chunk(2, dim=2)
+        return MemoryKeyValues(
+            split_heads(k, self.heads), split_heads(v, self.heads), context.memory_mask
+        )
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         """Attend from every position of `x` to the memory; with a state, from the newest."""
@@ -191,17 +199,12 @@ class CrossAttention(Sublayer):
 
     def weights(self, x: Tensor, context: Context) -> Tensor:
         """The weights of `forward` without dropout, `(sentences, heads, queries, source)`."""
-        q, k = split_heads(self._query(x), self.heads), self._keys_and_values(context)[0]
+        k = self._key_value(context.memory).chunk(2, dim=2)[0]
+        q, k = split_heads(self._query(x), self.heads), split_heads(k, self.heads)
         bias = attention_bias(x.shape[1], Mask(context.memory_mask), x.dtype, x.device)
         return attention_weights(q, k, bias=bias)
 
-    def _keys_and_values(self, context: Context) -> tuple[Tensor, Tensor]:
-        """Keys and values of the memory, `(sentences, heads, source, d_h)` each."""
-        k, v = self._key_value(context.memory).chunk(2, dim=2)
-        return split_heads(k, self.heads), split_heads(v, self.heads)
-
     def _query(self, x: Tensor) -> Tensor:
-        """Queries, normalized."""
         q: Tensor = self.query(x)
         return self.norms[0](q) if self.norms else q
 
@@ -212,8 +215,3 @@ class CrossAttention(Sublayer):
             return kv
         k, v = kv.chunk(2, dim=2)
         return torch.cat((self.norms[1](k), v), dim=2)
-
-
-def _positions(x: Tensor, packing: Packing | None = None) -> Tensor:
-    """`(positions,)`, from 0 in each sentence."""
-    return packing.positions if packing else torch.arange(x.shape[1], device=x.device)

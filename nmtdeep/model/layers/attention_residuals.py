@@ -49,12 +49,10 @@ class AttentionResiduals(Combination):
         self.block = block
         self.epsilon = epsilon
 
-    def constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
-        """See the class."""
+    def init_constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
         yield self.query, torch.zeros(self.query.shape)
 
     def start(self, x: Tensor) -> SourceHistory:
-        """b_0."""
         return SourceHistory((x,), (self._scores(x),), 0)
 
     def add(self, history: SourceHistory, output: Tensor) -> SourceHistory:
@@ -68,7 +66,6 @@ class AttentionResiduals(Combination):
         return SourceHistory((*values, output), (*scores, self._scores(output)), sublayers + 1)
 
     def read(self, history: SourceHistory) -> Tensor:
-        """The mean that query l weighs."""
         scores = torch.stack([each[history.sublayers] for each in history.scores])
         shares = scores.softmax(dim=0)[..., None]
         total = shares[0] * history.values[0]

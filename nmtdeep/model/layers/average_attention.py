@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from nmtdeep.model.layers.feed_forward import FeedForward
-from nmtdeep.model.layers.initial_values import Matrix, matrix
+from nmtdeep.model.layers.initial_values import InitMatrix, matrix
 from nmtdeep.model.layers.linear import Linear
 from nmtdeep.model.layers.sublayer import Context, State, Sublayer
 from nmtdeep.packing import Packing
@@ -28,7 +28,6 @@ class RunningSum:
         return self.sum / self.count
 
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
-        """Keep hypotheses `rows`."""
         if self.sum is not None:
             count = self.sum.shape[0] if sentences is None else len(sentences)
             self.sum = self.sum.flatten(0, 1)[rows].view(count, -1, self.sum.shape[2])
@@ -66,9 +65,9 @@ class AverageAttention(Sublayer):
         self.gate = Linear(2 * width, 2 * width) if gate else None
         self.feed_forward = feed_forward
 
-    def matrices(self) -> Iterator[Matrix]:
+    def init_matrices(self) -> Iterator[InitMatrix]:
         if self.feed_forward is not None:
-            yield from self.feed_forward.matrices()
+            yield from self.feed_forward.init_matrices()
         if self.gate is not None:
             yield matrix(self.gate, "gate")
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from nmtdeep.model.layers.combination import Sources
 from nmtdeep.model.layers.dropout import Dropout
-from nmtdeep.model.layers.initial_values import Matrix, matrix
+from nmtdeep.model.layers.initial_values import InitMatrix, matrix
 from nmtdeep.model.layers.linear import Linear
 
 
@@ -25,7 +25,7 @@ class Bridge(nn.Module):
         """
         raise NotImplementedError
 
-    def matrices(self) -> Iterable[Matrix]:
+    def init_matrices(self) -> Iterable[InitMatrix]:
         """The matrices that initializers draw; the base has none."""
         return ()
 
@@ -50,7 +50,6 @@ class TopLayer(Bridge):
         self.depth = depth
 
     def forward(self, top: Tensor, outputs: Sequence[Tensor]) -> list[Tensor]:
-        """The same memory for all layers."""
         return [top] * self.depth
 
 
@@ -66,16 +65,13 @@ class Projection(TopLayer):
         super().__init__(depth)
         self.projection = projection
 
-    def matrices(self) -> Iterator[Matrix]:
-        """W."""
+    def init_matrices(self) -> Iterator[InitMatrix]:
         yield matrix(self.projection, "bridge")
 
     def forward(self, top: Tensor, outputs: Sequence[Tensor]) -> list[Tensor]:
-        """The same memory for all layers, `(sentences, source, decoder width)`."""
         return super().forward(self.projection(top), outputs)
 
     def inherit(self, old: Bridge, encoder: Sources, decoder: Sources) -> None:
-        """The same W and b."""
         self.load_state_dict(old.state_dict())
 
 
@@ -97,7 +93,7 @@ class Transparent(Bridge):
         self.norm = norm
         self.dropout = Dropout(dropout)
 
-    def constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
+    def init_constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
         """W starts at 0: the plain mean."""
         yield self.weight, torch.zeros(self.weight.shape)
 

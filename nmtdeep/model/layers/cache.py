@@ -32,7 +32,6 @@ class States:
         self.parts = parts
 
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
-        """Select in each."""
         for part in self.parts:
             if part is not None:
                 part.select(rows, sentences)
@@ -92,7 +91,6 @@ class CacheIndex:
         return self._offsets
 
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
-        """Keep hypotheses `rows`; see `State`."""
         if sentences is not None:
             self.sentences = len(sentences)
         if self.bias is not None:
@@ -163,7 +161,6 @@ class MemoryKeyValues:
         self.bias = self.keys.new_zeros(()).where(F.pad(mask, (0, missing)), -math.inf)
 
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
-        """Keep `sentences`."""
         if sentences is not None:
             self.keys = kernels.keep_rows(self.keys, sentences)
             self.values = kernels.keep_rows(self.values, sentences)

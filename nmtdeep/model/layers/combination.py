@@ -69,15 +69,12 @@ class PlainStack(Combination):
     """Layer l+1 reads y_l: the ordinary residual stack."""
 
     def start(self, x: Tensor) -> Tensor:
-        """The newest output is all the history."""
         return x
 
     def add(self, history: Tensor, output: Tensor) -> Tensor:
-        """Replace it."""
         return output
 
     def read(self, history: Tensor) -> Tensor:
-        """The newest output."""
         return history
 
 
@@ -156,13 +153,11 @@ class LinearCombination(Combination):
             shape = (len(boundaries), len(boundaries), weights.groups)
             self.weight = nn.Parameter(torch.empty(shape))
 
-    def constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
-        """Learned weights start as averages, or ones."""
+    def init_constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
         if self.weight is not None:
             yield self.weight, starting_weights(len(self.boundaries), self.settings)
 
     def start(self, x: Tensor) -> CombinationHistory:
-        """y_0 is the first entry."""
         weights = self.shares(x.device)
         if self.settings.groups > 1:
             weights = weights.repeat(1, 1, self.width // self.settings.groups)
@@ -175,7 +170,6 @@ class LinearCombination(Combination):
         return CombinationHistory(sums, token, x, 0)
 
     def add(self, history: CombinationHistory, output: Tensor) -> CombinationHistory:
-        """One layer more; its output is an entry if it ends a block."""
         sums, token, layers, newest = history.sums, history.token, history.layers + 1, output
         if layers in self.boundaries:
             if self.place == "before":
@@ -184,7 +178,6 @@ class LinearCombination(Combination):
         return CombinationHistory(sums, token, newest, layers)
 
     def read(self, history: CombinationHistory) -> Tensor:
-        """The weighted sum where one is read, else the newest output."""
         if history.layers not in self.readers:
             return history.newest
         read = history.sums.read(history.token)
@@ -228,7 +221,6 @@ class LinearCombination(Combination):
                 self.norms[number - self.unnormed].load_state_dict(theirs.state_dict())
 
     def weight_rows(self) -> Iterator[tuple[int, Sequence[int], Tensor]]:
-        """A row for each reader, of the entries within its window."""
         seen = visible(len(self.boundaries), self.settings.window, dilation=self.settings.dilation)
         for end, row, read in zip(self.boundaries, self.shares(), seen, strict=True):
             if end in self.readers:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from torch import Tensor, nn
 
 from nmtdeep.model.layers.dropout import Dropout
-from nmtdeep.model.layers.initial_values import Matrix, matrix
+from nmtdeep.model.layers.initial_values import InitMatrix, matrix
 from nmtdeep.model.layers.linear import Linear
 from nmtdeep.model.layers.sublayer import Context, State, Sublayer
 
@@ -60,9 +60,9 @@ class FeedForward(Sublayer):
         self.outer = Linear(inner, width, bias=bias)
         self.dropout = Dropout(dropout)
 
-    def matrices(self) -> Iterator[Matrix]:
+    def init_matrices(self) -> Iterator[InitMatrix]:
         for rows in self.inner.weight.chunk(self.maps):
-            yield Matrix(rows, "inner", rows.shape[1], len(rows))
+            yield InitMatrix(rows, "inner", rows.shape[1], len(rows))
         yield matrix(self.outer, "outer")
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:

@@ -13,7 +13,7 @@ from nmtdeep.model.layers.linear import linear_of_rms_norm
 from nmtdeep.model.layers.norm import Norm
 
 
-class Weights(NamedTuple):
+class StreamWeights(NamedTuple):
     """The weights of one sublayer, for all positions or for each of them.
 
     Attributes:
@@ -55,8 +55,7 @@ class HyperConnection(nn.Module):
             self.dynamic = nn.Parameter(torch.empty(streams + 2, width))  # W_m, W_r and W_beta
             self.scales = nn.Parameter(torch.empty(2))  # s_alpha, s_beta
 
-    def constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
-        """See the class."""
+    def init_constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
         read = one_hot(self.number, self.streams)
         yield self.alpha, torch.cat((read, torch.eye(self.streams)), dim=1)
         yield self.beta, torch.ones(self.streams)
@@ -64,7 +63,7 @@ class HyperConnection(nn.Module):
             yield self.dynamic, torch.zeros(self.dynamic.shape)
             yield self.scales, torch.full((2,), 0.01)
 
-    def forward(self, streams: Tensor) -> Weights:
+    def forward(self, streams: Tensor) -> StreamWeights:
         """Weights for streams `(..., n, d)`."""
         alpha: Tensor = self.alpha
         beta: Tensor = self.beta
@@ -72,7 +71,7 @@ class HyperConnection(nn.Module):
             offsets = nn.functional.linear(self.norm(streams), self.dynamic).tanh()
             alpha = alpha + self.scales[0] * offsets[..., :-1]
             beta = beta + self.scales[1] * offsets[..., -1]
-        return Weights(alpha.transpose(-1, -2), beta)
+        return StreamWeights(alpha.transpose(-1, -2), beta)
 
 
 class ManifoldConnection(nn.Module):
@@ -107,15 +106,14 @@ class ManifoldConnection(nn.Module):
         self.bias = nn.Parameter(torch.empty(size))
         self.scales = nn.Parameter(torch.empty(3))
 
-    def constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
-        """See the class."""
+    def init_constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
         yield self.phi, torch.zeros(self.phi.shape)
         yield self.scales, torch.full((3,), 0.01)
         before = 2 * one_hot(self.number, self.streams)[:, 0] - 1
         kept = -8 * (1 - torch.eye(self.streams))
         yield self.bias, torch.cat((before, torch.zeros(self.streams), kept.flatten()))
 
-    def forward(self, streams: Tensor) -> Weights:
+    def forward(self, streams: Tensor) -> StreamWeights:
         """Weights for streams `(..., n, d)`."""
         n = self.streams
         sizes = (n, n, n * n)
@@ -125,7 +123,7 @@ class ManifoldConnection(nn.Module):
         before, after, kept = (scale * part + bias for scale, part, bias in parts)
         mixed = sinkhorn_knopp(kept.unflatten(-1, (n, n)), self.iterations)
         width = torch.cat((before.sigmoid()[..., None, :], mixed), dim=-2)
-        return Weights(width, 2 * after.sigmoid())
+        return StreamWeights(width, 2 * after.sigmoid())
 
 
 class StreamHistory(NamedTuple):
@@ -134,7 +132,7 @@ class StreamHistory(NamedTuple):
     Attributes:
         read: input of the next sublayer, or after the last one the sum of the streams.
         kept: `(..., n, d)`: what the streams keep; None after the last sublayer.
-        depth: see `Weights`.
+        depth: see `StreamWeights`.
         sublayers: number of sublayers done.
     """
 
@@ -165,7 +163,6 @@ class HyperConnections(Combination):
         self.streams = streams
 
     def start(self, x: Tensor) -> StreamHistory:
-        """n copies of y_0."""
         # An expanded tensor would be copied position by position in products.
         return self._mixed(torch.stack([x] * self.streams, dim=-2), 0)
 
@@ -176,11 +173,9 @@ class HyperConnections(Combination):
         return self._mixed(streams, history.sublayers + 1)
 
     def read(self, history: StreamHistory) -> Tensor:
-        """h_0 of the next sublayer."""
         return history.read
 
     def inherit(self, old: Combination, sources: Sources) -> None:
-        """The connections of a layer's sublayers are copied with the layer."""
         assert isinstance(old, HyperConnections)
         each = len(self.connections) // len(sources)
         for number, connection in enumerate(self.connections):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
 
 from torch import Tensor, nn
 
@@ -12,7 +12,7 @@ Role = Literal["query", "key", "value", "output", "inner", "outer", "gate", "rel
 
 
 @dataclass(frozen=True)
-class Matrix:
+class InitMatrix:
     """A matrix for the initializer to draw.
 
     Attributes:
@@ -30,22 +30,14 @@ class Matrix:
     across: bool = False
 
 
-def matrix(linear: nn.Linear, role: Role) -> Matrix:
+def matrix(linear: nn.Linear, role: Role) -> InitMatrix:
     """The weight of one linear map."""
-    return Matrix(linear.weight, role, linear.in_features, linear.out_features)
+    return InitMatrix(linear.weight, role, linear.in_features, linear.out_features)
 
 
-def projections(weight: Tensor, roles: Sequence[Role], *, across: bool = False) -> list[Matrix]:
+def projections(weight: Tensor, roles: Sequence[Role], *, across: bool = False) -> list[InitMatrix]:
     """Blocks of d rows, one for each role, of which three count as one matrix with 3d rows."""
     return [
-        Matrix(rows, role, rows.shape[1], 3 * len(rows), across)
+        InitMatrix(rows, role, rows.shape[1], 3 * len(rows), across)
         for rows, role in zip(weight.chunk(len(roles)), roles, strict=True)
     ]
-
-
-@runtime_checkable
-class HasConstants(Protocol):
-    """A module with parameters whose initial values no initializer chooses."""
-
-    def constants(self) -> Iterable[tuple[nn.Parameter, Tensor]]:
-        """Those parameters, each with its initial value."""

@@ -10,7 +10,7 @@ from nmtdeep.model import kernels
 from nmtdeep.model.layers.attention import CrossAttention
 from nmtdeep.model.layers.average_attention import RunningSum, cumulative_mean
 from nmtdeep.model.layers.cache import States
-from nmtdeep.model.layers.initial_values import Matrix
+from nmtdeep.model.layers.initial_values import InitMatrix
 from nmtdeep.model.layers.sublayer import Context, State, Sublayer
 
 
@@ -37,8 +37,8 @@ class MergedAttention(Sublayer):
         bias = None if projection.bias is None else projection.bias[width:]
         return projection.weight[width:], bias
 
-    def matrices(self) -> Iterator[Matrix]:
-        return self.cross.matrices()
+    def init_matrices(self) -> Iterator[InitMatrix]:
+        return self.cross.init_matrices()
 
     def start(self, context: Context) -> States:
         return States([self.cross.start(context), RunningSum()])
@@ -65,9 +65,9 @@ class Both(Sublayer):
         self.first = first
         self.second = second
 
-    def matrices(self) -> Iterator[Matrix]:
-        yield from self.first.matrices()
-        yield from self.second.matrices()
+    def init_matrices(self) -> Iterator[InitMatrix]:
+        yield from self.first.init_matrices()
+        yield from self.second.init_matrices()
 
     def start(self, context: Context) -> States:
         return States([self.first.start(context), self.second.start(context)])

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmtdeep.model.kernels.plain_attention import RelativeVectors
-from nmtdeep.model.layers.initial_values import Matrix
+from nmtdeep.model.layers.initial_values import InitMatrix
 from nmtdeep.packing import Packing
 
 Rates = Literal["tensor2tensor", "paper"]
@@ -77,7 +77,6 @@ class NoPositions(nn.Module):
     """Adds nothing, for models whose positions are in attention only."""
 
     def forward(self, x: Tensor, start: int = 0, packing: Packing | None = None) -> Tensor:
-        """`x` itself."""
         return x
 
 
@@ -98,11 +97,10 @@ class RelativePositions(nn.Module):
         self.keys = nn.Parameter(torch.empty(2 * clip + 1, head_width))
         self.values = nn.Parameter(torch.empty(2 * clip + 1, head_width)) if values else None
 
-    def matrices(self) -> Iterator[Matrix]:
-        """The tables."""
+    def init_matrices(self) -> Iterator[InitMatrix]:
         for table in (self.keys, self.values):
             if table is not None:
-                yield Matrix(table, "relative", table.shape[1], table.shape[0])
+                yield InitMatrix(table, "relative", table.shape[1], table.shape[0])
 
     def at(self, offsets: Tensor) -> RelativeVectors:
         """`(..., d_h)` of keys, and of values, at `offsets` `(...)` from the query."""

@@ -51,7 +51,7 @@ class ReZero(Residual):
         super().__init__(sublayer, dropout=dropout)
         self.alpha = nn.Parameter(torch.empty(1))
 
-    def constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
+    def init_constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
         """alpha starts at 0: the whole stack is the identity."""
         yield self.alpha, torch.zeros(1)
 
@@ -64,7 +64,6 @@ class Normed(Residual):
 
     Args:
         norm: a norm of the model's width.
-        sublayer, dropout: as of `Residual`.
     """
 
     def __init__(self, sublayer: Sublayer, norm: Norm, *, dropout: float) -> None:
@@ -90,7 +89,6 @@ class CompleteP(PreNorm):
     Args:
         ratio: m, of this stack.
         alpha: 1 in CompleteP.
-        sublayer, norm, dropout: as of `Normed`.
 
     Attributes:
         scale: m^-alpha.
@@ -135,7 +133,7 @@ class Admin(Normed):
         super().__init__(sublayer, norm, dropout=dropout)
         self.omega = nn.Parameter(torch.empty(norm.normalized_shape))
 
-    def constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
+    def init_constants(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
         """omega starts at 1, which is post-norm; Admin's initializer then measures it."""
         yield self.omega, torch.ones(self.omega.shape)
 
@@ -148,7 +146,6 @@ class DeepNorm(Normed):
 
     Args:
         alpha: see `deep_norm_scales`.
-        sublayer, norm, dropout: as of `Normed`.
     """
 
     def __init__(self, sublayer: Sublayer, norm: Norm, *, alpha: float, dropout: float) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from nmtdeep.model.layers.cache import CacheIndex, State
-from nmtdeep.model.layers.initial_values import Matrix
+from nmtdeep.model.layers.initial_values import InitMatrix
 from nmtdeep.packing import Packing
 
 __all__ = ["Context", "State", "Sublayer"]
@@ -44,7 +44,7 @@ class Sublayer(nn.Module):
     the newest position of each hypothesis, and the state is updated.
     """
 
-    def matrices(self) -> Iterable[Matrix]:
+    def init_matrices(self) -> Iterable[InitMatrix]:
         """The matrices that initializers draw; biases start at zero and are not listed."""
         raise NotImplementedError
 
@@ -53,5 +53,4 @@ class Sublayer(nn.Module):
         return None
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
-        """Apply the sublayer."""
         raise NotImplementedError

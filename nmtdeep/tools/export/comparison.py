@@ -18,7 +18,7 @@ from nmtdeep.devices import kept_settings
 from nmtdeep.scoring.metrics import Score, score_texts, usual_metrics
 from nmtdeep.scoring.texts import Texts
 from nmtdeep.text.pipeline import TextPipeline
-from nmtdeep.text.vocabulary import EOS, PAD
+from nmtdeep.text.vocabulary import EOS
 from nmtdeep.tools.export.to_ctranslate2 import search_options
 from nmtdeep.units import percent
 
@@ -132,7 +132,7 @@ class CTranslate2Searcher:
         self.decoding = decoding
 
     def __call__(self, batch: SourceBatch) -> list[list[Hypothesis]]:
-        sources = [[self.source[id] for id in row if id != PAD] for row in batch.source.tolist()]
+        sources = [[self.source[id] for id in row] for row in batch.source]
         options = search_options(self.decoding, self.target, max(map(len, sources)))
         results = self.translator.translate_batch(sources, **options)
         return [

@@ -42,36 +42,12 @@ def test_hash_of_seed_and_place_decides(seed: int, probability: float) -> None:
     assert actual.equal(torch.from_numpy(numbers >= probability * 2**32).view(ROWS, WIDTH))
 
 
-@pytest.mark.parametrize("probability", [0.1, 0.5])
-def test_rate(probability: float) -> None:
-    n = 8 * ROWS * WIDTH
-    total = sum(int(kept(seed, probability).sum()) for seed in range(8))
-    assert abs(total - n * (1 - probability)) < 5 * (n * probability * (1 - probability)) ** 0.5
-
-
-def test_every_place_is_dropped_in_turn() -> None:
-    seeds, p = 400, 0.5
-    counts = sum(kept(seed, p, 32).double() for seed in range(seeds))
-    assert (counts - seeds * p).abs().max() < 6 * (seeds * p * (1 - p)) ** 0.5
-    # And as often as independent draws would have it.
-    assert counts.var().item() == pytest.approx(
-        seeds * p * (1 - p), rel=5 * (2 / 32 / WIDTH) ** 0.5
-    )
-
-
 @pytest.mark.parametrize("distance", [1, 2, 3, 16, 255, WIDTH, 2 * WIDTH, 2**15, 2**16, 2**19])
 def test_places_are_independent(distance: int) -> None:
     p = 0.1
     noise = (kept(distance, p).double().flatten() - (1 - p)) / (p * (1 - p)) ** 0.5
     products = noise[distance:] * noise[:-distance]
     assert abs(products.sum().item()) < 5 * len(products) ** 0.5
-
-
-@pytest.mark.parametrize("pair", [(0, 1), (5, 6), (7, 1000)])
-def test_seeds_are_independent(pair: tuple[int, int]) -> None:
-    p = 0.1
-    first, second = ((kept(seed, p).double() - (1 - p)) / (p * (1 - p)) ** 0.5 for seed in pair)
-    assert abs((first * second).sum().item()) < 5 * (ROWS * WIDTH) ** 0.5
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])

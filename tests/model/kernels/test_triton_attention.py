@@ -1,11 +1,9 @@
-"""Attention by Triton: in its interpreter where there is no GPU, and when it is chosen."""
+"""Attention of packed sentences on a GPU: which kernel is chosen, and when Triton is imported."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,17 +13,6 @@ import torch
 from nmtdeep.model.kernels import gpu_attention
 
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
-def test_in_the_interpreter() -> None:
-    # The choice is made when Triton is imported, for the whole process.
-    file = Path(__file__).with_name("interpreted_attention.py")
-    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file))
-    environment = os.environ | {"TRITON_INTERPRET": "1"}
-    how = {"cwd": ROOT, "env": environment, "stdout": subprocess.PIPE, "text": True}
-    done = subprocess.run(command, check=False, **how)
-    assert done.returncode == 0, done.stdout[-8000:]
 
 
 def test_triton_is_imported_by_its_first_use_only() -> None:

@@ -75,7 +75,7 @@ def test_reads_equal_equations_2_to_6(block: int) -> None:
 def test_at_the_start_each_sublayer_reads_the_mean_of_all_outputs() -> None:
     module = residuals(1, 1.0)
     with torch.no_grad():
-        for parameter, value in module.constants():
+        for parameter, value in module.init_constants():
             parameter.copy_(value)
     outputs = [x()]
     for number, read in enumerate(through(module, x())):

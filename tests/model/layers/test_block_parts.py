@@ -136,7 +136,7 @@ def test_gated_maps_equal_their_formula(activation: nn.Module, f: Callable) -> N
     (w, v), (b, c) = module.inner.weight.chunk(2), module.inner.bias.chunk(2)
     expected = module.outer(f(x @ w.T + b) * (x @ v.T + c))
     assert_close(module(x, Context()), expected, **EXACT)
-    drawn = [(matrix.role, matrix.fan_in, matrix.fan_out) for matrix in module.matrices()]
+    drawn = [(matrix.role, matrix.fan_in, matrix.fan_out) for matrix in module.init_matrices()]
     assert drawn == [("inner", WIDTH, 7), ("inner", WIDTH, 7), ("outer", 7, WIDTH)]
 
 

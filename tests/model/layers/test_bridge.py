@@ -39,7 +39,7 @@ def test_transparent_attention_is_a_softmax_over_layers() -> None:
     e = torch.e
     expected = (1 * e + 5 * e**2 + 9 * e**3) / (e + e**2 + e**3)
     assert_close(second, torch.full_like(second, expected))
-    ((weight, start),) = bridge.constants()
+    ((weight, start),) = bridge.init_constants()
     assert weight is bridge.weight
     assert not start.any()
 

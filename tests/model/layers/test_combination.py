@@ -129,7 +129,7 @@ def sparse(boundaries: tuple[int, ...], count: int = 0) -> LinearCombination:
         place="before",
     )
     with torch.no_grad():
-        for parameter, start in module.constants():
+        for parameter, start in module.init_constants():
             parameter.copy_(start)
     return module.double()
 
@@ -202,7 +202,7 @@ def test_denseformer_equals_section_3_of_pagliardini(dilation: int, period: int)
 def test_denseformer_starts_as_the_plain_stack(dilation: int, period: int) -> None:
     module = denseformer(dilation, period)
     with torch.no_grad():
-        for parameter, start in module.constants():
+        for parameter, start in module.init_constants():
             parameter.copy_(start)
     ours, theirs = through(module, x()), through(PlainStack(), x())
     assert all(map(torch.equal, [*ours[0], ours[1]], [*theirs[0], theirs[1]]))

@@ -49,8 +49,9 @@ def initial(module: nn.Module) -> nn.Module:
     """With the values at the start of a training."""
     with torch.no_grad():
         for part in module.modules():
-            for parameter, value in part.constants() if hasattr(part, "constants") else ():
-                parameter.copy_(value)
+            if hasattr(part, "init_constants"):
+                for parameter, value in part.init_constants():
+                    parameter.copy_(value)
     return module.double()
 
 

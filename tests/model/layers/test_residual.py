@@ -39,7 +39,7 @@ def weighted(kind: type[Residual], value: object) -> Residual:
     """A wrapper with a parameter, set to `value`."""
     wrapper = wrap(kind) if issubclass(kind, Admin) else kind(Double(), dropout=0.0)
     with torch.no_grad():
-        for parameter, start in list(wrapper.constants()):
+        for parameter, start in list(wrapper.init_constants()):
             assert parameter.shape == start.shape
             parameter.copy_(torch.tensor(value))
     return wrapper.double()
@@ -68,7 +68,7 @@ def test_by_hand(make: Callable[[], Residual], expected: list[float]) -> None:
 
 
 def test_wrappers_with_a_weight_start_as_the_identity_and_as_post_norm() -> None:
-    starts = [dict(weighted(kind, 0.0).constants()) for kind in (ReZero, Admin)]
+    starts = [dict(weighted(kind, 0.0).init_constants()) for kind in (ReZero, Admin)]
     assert [[value.tolist() for value in start.values()] for start in starts] == [[[0]], [[1, 1]]]
 
 

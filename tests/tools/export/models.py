@@ -12,6 +12,7 @@ from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.model import Model
 from nmtdeep.data.batch import Batch, pad_batch
 from nmtdeep.decoding.search import Hypothesis
+from nmtdeep.decoding.searcher import Searcher
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.model.build import build, initialize
 from nmtdeep.model.transformer import Transformer
@@ -71,5 +72,5 @@ def best(model: Transformer) -> list[Hypothesis]:
     """The best translation of each of SOURCES."""
     vocabulary = Vocabulary(tuple(TOKENS), (0,) * TYPES)
     pipeline: Any = SimpleNamespace(target=SimpleNamespace(vocabulary=vocabulary))
-    translator = Translator([model], pipeline, SETTINGS)
+    translator = Translator(Searcher([model], SETTINGS), pipeline)
     return [hypotheses[0] for hypotheses in translator.search(SOURCES)]

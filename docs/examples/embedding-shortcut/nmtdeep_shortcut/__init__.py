@@ -32,7 +32,7 @@ class Shortcut(Combination):
         self.share = share
         self.weight = nn.Parameter(torch.empty(depth, 2))
 
-    def constants(self):
+    def init_constants(self):
         """The parameters, each with its initial value."""
         yield self.weight, torch.tensor([1.0, self.share]).repeat(len(self.weight), 1)
 

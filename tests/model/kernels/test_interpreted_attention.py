@@ -1,16 +1,19 @@
-"""Triton's attention in Triton's interpreter; `test_triton_attention.py` runs this file."""
+"""Triton's attention in Triton's interpreter; tests/gpu has the kernels themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, library
 from torch.testing import assert_close
-from triton.runtime import interpreter
 
+if torch.cuda.is_available():
+    pytest.skip("a GPU computes the kernels", allow_module_level=True)
+pytest.importorskip("triton", reason="Triton is not installed")
+from model.kernels.interpreted import interpreted
 from nmtdeep.model.kernels import attention, gpu_attention, triton_attention
 from nmtdeep.model.kernels.plain_attention import Mask, separate
 from nmtdeep.model.layers.attention import CrossAttention, SelfAttention
@@ -21,21 +24,13 @@ EXACT = {"rtol": 0, "atol": 1e-12}
 TAIL = 5  # tokens after the last sentence
 SHORT, LONG, FEW_LONG = (1, 2, 15, 16, 17, 9, 0, 0), (63, 64, 65, 130, 0), (1, 40, 7, 3, 0)
 
-_patch_tensor = interpreter._patch_lang_tensor
-
-
-def _with_index(tensor: type, scope: interpreter._LangPatchScope) -> None:
-    """Bounds of loops are arrays of one number, which NumPy 2.4 no longer takes as numbers."""
-    _patch_tensor(tensor, scope)
-    scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
-
-
-interpreter._patch_lang_tensor = _with_index
-
 
 @pytest.fixture(autouse=True)
-def chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+def chosen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Packed batches go to Triton's kernel, and that to its interpreter."""
     monkeypatch.setattr(gpu_attention, "form", lambda *_: "triton")
+    with interpreted():
+        yield
 
 
 def packing(lengths: Sequence[int]) -> Packing:
