@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -19,6 +19,9 @@ from nmtdeep.config.variant import variants
 from nmtdeep.errors import UserError
 from nmtdeep.files import check_place
 from nmtdeep.units import counted
+
+if TYPE_CHECKING:
+    from nmtdeep.data.corpus import DataDirectory
 
 # Keys of the section `training` that have a flag of the same name.
 KEYS = (
@@ -111,7 +114,10 @@ def train(
     for part in freeze or ():  # another word is an unknown key
         changes.append(f"training.frozen.{part}={'true' if part == 'embeddings' else 'all'}")
     changes += [f"training.log_to=[{', '.join(log_to)}]"] if log_to else []
-    text = _text_of(data, None if overwrite else out)
+    from nmtdeep.data.corpus import DataDirectory
+
+    corpora = DataDirectory.open(data, verify=False)
+    text = _text_of(corpora, None if overwrite else out)
     resolved, adopted = _with_text(name, more + changes, text)
     if adopted and not quiet and os.environ.get("RANK", "0") == "0":
         typer.echo(f"section text as of --data: {'; '.join(adopted)}")
@@ -119,34 +125,50 @@ def train(
         resolved = resolved.with_training(start_from=StartFrom(path=str(source)))
     if out is None and not dry_run:
         raise UserError("is missing", where="--out", hint="pass a directory for the run")
-    how: dict[str, Any] = {"data": data, "out": out, "device": device, "threads": threads}
-    how |= {"processes": processes, "overwrite": overwrite, "verify": verify}
-    if dry_run:
+    if dry_run or out is None:
         from nmtdeep.config.render import shown
-        from nmtdeep.training.setup import dry_run as plan
+        from nmtdeep.training.opening import dry_run as plan
 
-        typer.echo("\n".join([shown(resolved), *plan(resolved, **how)]))
+        lines = plan(
+            resolved,
+            data=corpora,
+            out=out,
+            device=device,
+            threads=threads,
+            processes=processes,
+            overwrite=overwrite,
+            verify=verify,
+        )
+        typer.echo("\n".join([shown(resolved), *lines]))
         return
     options.prepare_training(threads)
     from nmtdeep.training.final_scores import finish
     from nmtdeep.training.loop import train as run_training
 
-    stopped = run_training(resolved, **how, quiet=quiet)
+    stopped = run_training(
+        resolved,
+        data=corpora,
+        out=out,
+        device=device,
+        threads=threads,
+        processes=processes,
+        quiet=quiet,
+        overwrite=overwrite,
+        verify=verify,
+    )
     if stopped:
         raise typer.Exit(128 + stopped)
     if stopped is not None:  # in rank 0 of those that torchrun started
-        finish(resolved, data=data, run=how["out"], device=device, final_scores=final_scores)
+        finish(resolved, data=corpora, run=out, device=device, final_scores=final_scores)
 
 
-def _text_of(data: Path, out: Path | None) -> dict[str, Any]:
+def _text_of(data: DataDirectory, out: Path | None) -> dict[str, Any]:
     """The section `text` of the run that is resumed, or else of the data directory."""
     if out is not None and (out / "config.yaml").is_file():
         from nmtdeep.config.load import read_config
 
         return read_config(out).text.model_dump(mode="json")
-    from nmtdeep.data.corpus import DataDirectory
-
-    return DataDirectory.open(data, verify=False).pipeline.config.model_dump(mode="json")
+    return data.pipeline.config.model_dump(mode="json")
 
 
 def _with_text(name: str, overrides: list[str], text: dict[str, Any]) -> tuple[Recipe, list[str]]:

@@ -11,11 +11,9 @@ from itertools import islice
 import numpy as np
 import torch
 
-from nmtdeep.config.recipe import Recipe
 from nmtdeep.data import batching
 from nmtdeep.data.batch import Indices, RankBatches, read_batch
 from nmtdeep.data.capacity import SAMPLE, Capacity, capacities, fitting
-from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.mixture import (
     CorpusReader,
     GroupsOfWindow,
@@ -28,7 +26,7 @@ from nmtdeep.data.prefetch import prefetch
 from nmtdeep.data.segmentation import DrawnCorpus, in_memory, segmented, segmenters
 from nmtdeep.data.windows import BLOCK, SENTENCES, Window
 from nmtdeep.training.graphs import eager_because
-from nmtdeep.training.ranks import ALONE, Ranks
+from nmtdeep.training.setup import Setup
 from nmtdeep.training.state import START, Progress
 
 # Updates that are ready before their turn.
@@ -37,21 +35,15 @@ AHEAD = 8
 
 @dataclass(frozen=True)
 class NextUpdate:
-    """This rank's share of the next update, the position after it, and seconds of waiting."""
+    """This rank's batches of the next update, the position after it, and seconds of waiting."""
 
-    share: RankBatches
+    batches: RankBatches
     position: Position
     waited: float = 0.0
 
 
 def upcoming(
-    recipe: Recipe,
-    data: DataDirectory,
-    progress: Progress,
-    ranks: Ranks = ALONE,
-    *,
-    window: int = SENTENCES,
-    block: int = BLOCK,
+    setup: Setup, progress: Progress, *, window: int = SENTENCES, block: int = BLOCK
 ) -> Iterator[NextUpdate]:
     """Updates after `progress`, epoch after epoch, prepared by a thread; see `prefetch`.
 
@@ -60,16 +52,16 @@ def upcoming(
     """
 
     def begin() -> None:
-        if ranks.device.type == "cuda":  # the current device belongs to a thread
-            torch.cuda.set_device(ranks.device)
+        if setup.device.type == "cuda":  # the current device belongs to a thread
+            torch.cuda.set_device(setup.device)
 
-    walk = CorpusReader(recipe.training.seed, recipe.training.batches, window, block)
-    plan = partial(_plan, recipe, data, walk=walk)
+    training = setup.recipe.training
+    reader = CorpusReader(training.seed, training.batches, window, block)
 
     def updates() -> Iterator[NextUpdate]:
-        sizes = _capacities(plan(position=START), recipe, ranks)
-        for parts, position in plan(position=progress.position):
-            yield NextUpdate(_share(parts, recipe, ranks, sizes), position)
+        sizes = _capacities(_plan(setup, START, reader), setup)
+        for groups, position in _plan(setup, progress.position, reader):
+            yield NextUpdate(_read(groups, setup, sizes), position)
 
     with closing(prefetch(updates(), depth=AHEAD, begin=begin)) as feed:
         for update, waited in feed:
@@ -77,57 +69,58 @@ def upcoming(
 
 
 def _plan(
-    recipe: Recipe, data: DataDirectory, position: Position, walk: CorpusReader
+    setup: Setup, position: Position, reader: CorpusReader
 ) -> Iterator[tuple[list[GroupsOfWindow], Position]]:
-    """The parts of each update, and the position after it; windows are planned in their turn."""
-    sides = segmenters(data.pipeline, recipe.text, seed=recipe.training.seed)
-    stored = {name: data.corpus(name) for name in data.training}
+    """The groups of each update, and the position after it; windows are planned in their turn."""
+    training, stored = setup.recipe.training, setup.training_corpora
+    sides = segmenters(setup.data.pipeline, setup.recipe.text, seed=training.seed)
     corpora = {name: partial(segmented, each, sides) for name, each in stored.items()}
-    places = by_corpus(position, data.training)
+    places = by_corpus(position, setup.data.training)
     if len(corpora) == 1:
         [(name, place)] = places.items()
-        for part in walk.parts(corpora[name], place, "update"):
-            yield [part], part.position
-    drawn = position.drawn if isinstance(position, MixedPosition) else 0
-    mixture = mixture_probabilities(recipe.training.mixture, stored)
-    yield from walk.mixed(corpora, MixedPosition(drawn, places), mixture)
+        for groups in reader.parts(corpora[name], place, "update"):
+            yield [groups], groups.position
+    groups_done = position.drawn if isinstance(position, MixedPosition) else 0
+    mixture = mixture_probabilities(training.mixture, stored)
+    yield from reader.mixed(corpora, MixedPosition(groups_done, places), mixture)
 
 
-def _divided(
-    parts: list[GroupsOfWindow], recipe: Recipe, ranks: Ranks
-) -> list[tuple[GroupsOfWindow, Indices]]:
+def _divided(groups: list[GroupsOfWindow], setup: Setup) -> list[tuple[GroupsOfWindow, Indices]]:
     """The batches of an update, of all ranks: sentences by their position in the window."""
-    packed = recipe.uses_packing(ranks.device.type)
-    limit = recipe.training.batches.limit(packed=packed)
-    divide = partial(batching.batches_of_update, max_tokens=limit, packed=packed, ranks=ranks.size)
     return [
-        (part, places)
-        for part in map(_drawn, parts)
-        for places in divide(part.window.lengths, part.groups)
+        (each, places)
+        for each in map(_segmented, groups)
+        for places in batching.batches_of_update(
+            each.window.lengths,
+            each.groups,
+            setup.max_tokens,
+            packed=setup.packed,
+            ranks=setup.ranks.size,
+        )
     ]
 
 
 def _capacities(
-    plan: Iterator[tuple[list[GroupsOfWindow], Position]], recipe: Recipe, ranks: Ranks
+    plan: Iterator[tuple[list[GroupsOfWindow], Position]], setup: Setup
 ) -> list[Capacity]:
     """What batches are filled up to, a function of the first updates of the training; or none."""
-    if eager_because(recipe, ranks.device):
+    if eager_because(setup):
         return []
     batches = (
-        part.window.lengths[:, places].astype(np.int64)
-        for parts, _ in plan
-        for part, places in _divided(parts, recipe, ranks)
+        each.window.lengths[:, places].astype(np.int64)
+        for groups, _ in plan
+        for each, places in _divided(groups, setup)
     )
     return capacities([*islice(batches, SAMPLE)])
 
 
-def _share(
-    parts: list[GroupsOfWindow], recipe: Recipe, ranks: Ranks, sizes: Sequence[Capacity] = ()
+def _read(
+    groups: list[GroupsOfWindow], setup: Setup, sizes: Sequence[Capacity] = ()
 ) -> RankBatches:
     """Read the batches of an update that are this rank's."""
-    packed = recipe.uses_packing(ranks.device.type)
-    batches = _divided(parts, recipe, ranks)
-    cells = [part.window.lengths[:, places] for part, places in batches]
+    ranks, packed = setup.ranks, setup.packed
+    batches = _divided(groups, setup)
+    cells = [each.window.lengths[:, places] for each, places in batches]
     filled = [fitting(sizes, each.astype(np.int64)) for each in cells]
     padded = [
         sum(capacity.tokens)
@@ -136,15 +129,12 @@ def _share(
         for each, capacity in zip(cells, filled, strict=True)
     ]
     owners = batching.assign_to_ranks(padded, ranks.size)
-    read = partial(read_batch, packed=packed)
-    mine = [
-        (
-            number,
-            read(part.corpus, part.window.indices[places], capacity=capacity).to(ranks.device),
-        )
-        for number, ((part, places), capacity) in enumerate(zip(batches, filled, strict=True))
-        if owners[number] == ranks.rank
-    ]
+    mine = []
+    for number, ((each, places), capacity) in enumerate(zip(batches, filled, strict=True)):
+        if owners[number] == ranks.rank:
+            indices = each.window.indices[places]
+            batch = read_batch(each.corpus, indices, packed=packed, capacity=capacity)
+            mine.append((number, batch.to(ranks.device)))
     return RankBatches(
         mine,
         target_tokens=sum(int(each[1].sum()) for each in cells),
@@ -154,15 +144,15 @@ def _share(
     )
 
 
-def _drawn(part: GroupsOfWindow) -> GroupsOfWindow:
-    """The sentences of `part` as they are drawn, sorted by their lengths; `part` if none are.
+def _segmented(groups: GroupsOfWindow) -> GroupsOfWindow:
+    """The groups with the subwords that are drawn for them, sorted by length; or as they are.
 
-    Every rank draws all of them, because their lengths decide which batches there are.
+    Every rank draws for all of them, because their lengths decide which batches there are.
     """
-    if not isinstance(part.corpus.source, DrawnCorpus):
-        return part
-    indices = np.sort(part.window.indices[np.concatenate(part.groups)])
-    corpus = in_memory(part.corpus, indices)
+    if not isinstance(groups.corpus.source, DrawnCorpus):
+        return groups
+    indices = np.sort(groups.window.indices[np.concatenate(groups.groups)])
+    corpus = in_memory(groups.corpus, indices)
     lengths = np.stack((corpus.source.lengths, corpus.target.lengths))
     order = batching.sort_by_length(lengths)
-    return replace(part, corpus=corpus, window=Window(indices, lengths, []), groups=[order])
+    return replace(groups, corpus=corpus, window=Window(indices, lengths, []), groups=[order])

@@ -98,7 +98,7 @@ def test_an_overflow_of_fp16_skips_the_update(device, make_model, make_share):
     share, scale = make_share(device), 2.0**33
     exact = step_of(make_model(), device).update(share, 1, 0.01)
     step = step_of(make_model(), device, "fp16")
-    step.scaler = torch.amp.GradScaler(device.type, init_scale=scale)
+    step.passes.scaler = torch.amp.GradScaler(device.type, init_scale=scale)
     before = values(step.model)
     while (result := step.update(share, 1, 0.01)).skipped:
         scale /= 2

@@ -134,6 +134,6 @@ def test_few_launches_of_a_replayed_update_are_outside_its_graphs(
                 step.update(share, number, 1e-4)
             recorder.forget()
             step.update(share, 4, 1e-4)
-    assert step.graphs.replays == 3 + 2  # of batches and of steps
+    assert step.passes.graphs.replays == 3 + 2  # of batches and of steps
     assert recorder.launches.total() <= 30, recorder.launches
     assert set(recorder.waits) == AT_THE_END

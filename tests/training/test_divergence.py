@@ -160,7 +160,7 @@ def test_bad_updates_in_a_row_are_counted_over_a_resumption(tiny_run: Any) -> No
 
 def test_a_loss_scale_that_collapses_is_named(tiny_run: Any) -> None:
     trainer = Trainer(recipe_of(tiny_run), tiny_run.data)
-    trainer.step.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**-7)
+    trainer.step.passes.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**-7)
     trainer.model.encoder.norm.weight.register_hook(lambda gradient: gradient * math.inf)
     # 2^-8, -9, -10 are borne, 2^-11 is not.
     with pytest.raises(DivergenceError, match=r"update 4: fp16's loss scale fell to 4\.9e-04"):
@@ -170,7 +170,7 @@ def test_a_loss_scale_that_collapses_is_named(tiny_run: Any) -> None:
 def fp16_trainer(tiny_run: Any, scale: float) -> Trainer:
     """Real fp16: the program does not offer it on a CPU, where it is too slow."""
     trainer = Trainer(recipe_of(tiny_run), tiny_run.data, dtype=torch.float16)
-    trainer.step.scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+    trainer.step.passes.scaler = torch.amp.GradScaler("cpu", init_scale=scale)
     return trainer
 
 
@@ -235,7 +235,7 @@ def test_means_exclude_skipped_updates() -> None:
 def test_a_validation_with_a_score_of_nan_is_not_the_best() -> None:
     progress = Progress(update=3).validated(math.nan)
     assert (progress.best, progress.score) == (None, None)
-    assert (progress.is_best, progress.stale) == (False, 1)
+    assert (progress.is_best, progress.validations_since_best) == (False, 1)
     assert progress.validated(-5.0).best == -5.0
 
 

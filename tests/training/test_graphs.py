@@ -98,15 +98,15 @@ def test_fifty_recorded_updates_equal_eager_ones(tiny_model, tiny_run, optimizer
     for records in (True, False):
         model = tiny_model(types=types, dropout=0.1)
         step = Step(model, Training.model_validate({"clip_norm": 1.0, "optimizer": optimizer}))
-        step.graphs, step._records = Poisoned(step.device), records
+        step.passes.graphs, step.passes._records = Poisoned(step.device), records
         results = []
         for number, share in enumerate(shares, start=1):
             results.append(step.update(share, number, 1e-2))
             if records:
-                step._sums.fill_(float("nan"))
+                step.passes._sums.fill_(float("nan"))
                 step._norms.fill_(float("nan"))
         found.append((results, dict(model.named_parameters())))
-        assert step.graphs.replays == (replays(shares, optimizer) if records else 0)
+        assert step.passes.graphs.replays == (replays(shares, optimizer) if records else 0)
     (recorded, weights), (eager, expected) = found
     assert recorded == eager
     assert all(torch.equal(weights[name], value) for name, value in expected.items())

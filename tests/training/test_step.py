@@ -68,7 +68,7 @@ def one_update(
     """One update from scratch, and the gradient it used: Adam's first moment over 1 - beta."""
     optimizer = {"type": "adam", "weight_decay": weight_decay, "epsilon": EPSILON}
     step = Step(model, settings(optimizer=optimizer, **changes))
-    step.scaler = scaler or step.scaler
+    step.passes.scaler = scaler or step.passes.scaler
     result = step.update(RankBatches.single(batches), update, lr)
     state = step.optimizer.state
     gradients = {
