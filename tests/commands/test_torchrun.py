@@ -33,9 +33,9 @@ from nmtdeep.training.step import Step
 
 rank, start = os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"]
 if (rank, start) == ("1", "0"):
-    Interrupt("nmtdeep.training.step:Step.move", 5, "kill").install()
+    Interrupt("nmtdeep.training.step:Step.apply", 5, "kill").install()
 if (rank, start) == ("0", "1"):
-    update, calls = Step.move, []
+    update, calls = Step.apply, []
 
     def stopped(*arguments):
         calls.append(None)
@@ -43,7 +43,7 @@ if (rank, start) == ("0", "1"):
             os.kill(os.getppid(), signal.SIGTERM)
         return update(*arguments)
 
-    Step.move = stopped
+    Step.apply = stopped
 run()
 """
 

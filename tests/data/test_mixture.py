@@ -27,6 +27,7 @@ from nmtdeep.preprocessing.preprocess import preprocess
 from nmtdeep.preprocessing.progress import Progress as Silent
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.ranks import ALONE, Ranks
+from nmtdeep.training.setup import Setup
 from nmtdeep.training.state import Progress
 
 BATCHES = Batches(tokens_per_update=90, group_tokens=40)
@@ -154,11 +155,11 @@ def data(tiny_run: Any, tmp_path: Path) -> DataDirectory:
 def stream(run: Any, data: DataDirectory, progress: Progress, ranks: Ranks = ALONE) -> list[tuple]:
     changes = {"batches": {"tokens_per_update": 300, "group_tokens": 200, "max_tokens": 150}}
     values = {**run.recipe.model_dump(), "training": changes}
-    coming = upcoming(Recipe.model_validate(values), data, progress, ranks)
+    coming = upcoming(Setup(Recipe.model_validate(values), data, ranks), progress)
     return [
         (
-            [(number, batch.source.tolist()) for number, batch in item.share.batches],
-            item.share.target_tokens,
+            [(number, batch.source.tolist()) for number, batch in item.batches.batches],
+            item.batches.target_tokens,
             item.position,
         )
         for item in islice(coming, 20)

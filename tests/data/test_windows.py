@@ -17,8 +17,9 @@ from nmtdeep.data.corpus import MonolingualCorpus, ParallelCorpus
 from nmtdeep.data.windows import Epoch
 from nmtdeep.errors import UserError
 from nmtdeep.training.feed import upcoming
+from nmtdeep.training.opening import check
 from nmtdeep.training.ranks import ALONE, Ranks
-from nmtdeep.training.setup import check
+from nmtdeep.training.setup import Setup
 from nmtdeep.training.state import Progress
 
 BATCHES = Batches(group_tokens=40, tokens_per_update=90)
@@ -96,9 +97,9 @@ def stream(run: Any, progress: Progress, count: int, ranks: Ranks = ALONE) -> li
     changes = {"batches": {"tokens_per_update": 300, "group_tokens": 200, "max_tokens": 150}}
     values = {**run.recipe.model_dump(), "training": changes}
     recipe = type(run.recipe).model_validate(values)
-    coming = upcoming(recipe, run.data, progress, ranks, **SMALL)
+    coming = upcoming(Setup(recipe, run.data, ranks), progress, **SMALL)
     return [
-        ([(number, batch.source.tolist()) for number, batch in item.share.batches], item.position)
+        ([(number, batch.source.tolist()) for number, batch in item.batches.batches], item.position)
         for item in islice(coming, count)
     ]
 
@@ -143,5 +144,7 @@ def test_a_sentence_too_long_is_named_by_its_number_in_the_corpus(tiny_run: Any)
         for batches in ({"max_tokens": longest.tokens}, {"max_tokens": longest.tokens - 1})
     ]
     check(recipes[0], tiny_run.data, ALONE)
-    with pytest.raises(UserError, match=f"sentence {longest.sentence} has {longest.tokens} tokens"):
+    with pytest.raises(
+        UserError, match=f"sentence {longest.sentence} of train has {longest.tokens} tokens"
+    ):
         check(recipes[1], tiny_run.data, ALONE)

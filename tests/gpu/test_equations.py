@@ -9,7 +9,8 @@ from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.training import Training
 from nmtdeep.decoding.searcher import Searcher, SourceBatch
 from nmtdeep.text.vocabulary import EOS, PAD
-from nmtdeep.training.step import PRECISIONS, Step
+from nmtdeep.training.setup import PRECISIONS
+from nmtdeep.training.step import Step
 
 CPU = torch.device("cpu")
 # Norm of the difference over the norm, of all gradients; each alone may differ four times as much.

@@ -7,7 +7,8 @@ import torch
 
 from nmtdeep.config.training import Training
 from nmtdeep.data.batch import RankBatches
-from nmtdeep.training.step import PRECISIONS, Step
+from nmtdeep.training.setup import PRECISIONS
+from nmtdeep.training.step import Step
 from tests.training.test_graphs import filled_shares
 
 CHOICES = {

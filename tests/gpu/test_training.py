@@ -12,7 +12,8 @@ from nmtdeep import checkpoint
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.training import Training
 from nmtdeep.training.loop import train
-from nmtdeep.training.step import PRECISIONS, Step
+from nmtdeep.training.setup import PRECISIONS
+from nmtdeep.training.step import Step
 from tests.training.test_memory import Memory
 
 CPU = torch.device("cpu")

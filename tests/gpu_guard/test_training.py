@@ -20,7 +20,8 @@ from nmtdeep.data.capacity import Capacity
 from nmtdeep.model.build import build
 from nmtdeep.packing import Packing
 from nmtdeep.training.graphs import Graphs
-from nmtdeep.training.step import PRECISIONS, Step
+from nmtdeep.training.setup import PRECISIONS
+from nmtdeep.training.step import Step
 
 from .pretend import Recorder, pretended
 from .torch_tables import missing

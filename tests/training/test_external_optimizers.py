@@ -163,7 +163,9 @@ def test_bad_updates_change_nothing_and_training_resumes(
     assert equal(checkpoint.weights(hurt.step.model), weights)
     if scaled:
         for run in (hurt, spared):
-            run.step.passes.scaler = torch.amp.GradScaler("cpu", init_scale=1.0, growth_interval=1000)
+            run.step.passes.scaler = torch.amp.GradScaler(
+                "cpu", init_scale=1.0, growth_interval=1000
+            )
     hurt.update(1, bad=True)
     assert equal(hurt.tensors(), fresh)
     for number in (2, 3):

@@ -26,6 +26,7 @@ from nmtdeep.growing import grow
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.run_directory import RunDirectory, check_run, open_run
 from nmtdeep.training.schedule import learning_rate
+from nmtdeep.training.setup import Setup
 from nmtdeep.training.state import Progress
 from nmtdeep.training.step import Step
 from nmtdeep.training.trainer import Trainer, freeze
@@ -91,7 +92,7 @@ def test_the_first_update_is_that_of_a_new_optimizer(tiny_run, tmp_path, optimiz
     )
     start = started_run(tiny_run, tmp_path / "run", recipe).newest()
     share = RankBatches.single([read_batch(tiny_run.data.corpus("train"), np.arange(20))])
-    trainer = Trainer(recipe, tiny_run.data, start=start, dtype=torch.float32)
+    trainer = Trainer(Setup(recipe.with_training(precision="fp32"), tiny_run.data), start)
     assert trainer.train(share, Progress.of(start)) == []
     (result,) = trainer.finish(Progress.of(start))
     by_hand = checkpoint.load(tiny_run.newer).model

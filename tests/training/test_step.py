@@ -18,7 +18,8 @@ from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS
 from nmtdeep.training.loss import batch_loss
 from nmtdeep.training.result import UpdateResult
-from nmtdeep.training.step import Step, resolve_precision, seed_for
+from nmtdeep.training.setup import resolve_precision
+from nmtdeep.training.step import Step, seed_for
 
 BETA = 0.9
 # Large, so that a gradient that is zero by nature (of the key biases) stays small as a step.

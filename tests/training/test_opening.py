@@ -9,8 +9,9 @@ import pytest
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import UserError
 from nmtdeep.training.memory import check_model_fits
+from nmtdeep.training.opening import check, opening
 from nmtdeep.training.ranks import Ranks
-from nmtdeep.training.setup import check, opening
+from nmtdeep.training.setup import Setup
 from nmtdeep.training.state import Progress
 
 
@@ -18,9 +19,9 @@ def test_the_opening_table_ends_with_the_recipes_warnings(tiny_run: Any) -> None
     values = tiny_run.recipe.model_dump()
     values["model"]["decoder"]["residual"] = "no_norm"
     recipe = Recipe.model_validate(values)
-    lines = opening(recipe, tiny_run.data, Ranks(0, 1), Progress()).splitlines()
+    lines = opening(Setup(recipe, tiny_run.data), Progress()).splitlines()
     assert lines[-1].startswith("warning     model.decoder.residual: no_norm lacks initializer")
-    whole = opening(tiny_run.recipe, tiny_run.data, Ranks(0, 1), Progress()).splitlines()
+    whole = opening(Setup(tiny_run.recipe, tiny_run.data), Progress()).splitlines()
     assert len(lines) == len(whole) + 1
 
 
@@ -28,12 +29,12 @@ def test_the_opening_table_ends_with_the_recipes_warnings(tiny_run: Any) -> None
 def test_the_opening_table_warns_of_emulated_bf16(
     native: bool, tiny_run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("opening", "step"):
+    for module in ("opening", "setup"):
         monkeypatch.setattr(f"nmtdeep.training.{module}.native_bf16", lambda device: native)
     for precision, emulated in (("auto", False), ("fp32", False), ("bf16", not native)):
         values = tiny_run.recipe.model_dump()
         values["training"]["precision"] = precision
-        lines = opening(Recipe.model_validate(values), tiny_run.data, Ranks(), Progress())
+        lines = opening(Setup(Recipe.model_validate(values), tiny_run.data), Progress())
         assert ("\nwarning     cpu emulates bf16" in lines) == emulated, precision
 
 
