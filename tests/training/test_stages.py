@@ -101,3 +101,10 @@ def test_invalid_stages_are_refused(training: dict[str, Any], message: str) -> N
     stages = training.pop("stages", [])
     with pytest.raises(ValueError, match=message):
         recipe(stages, **training)
+
+
+def test_a_state_with_an_older_name_is_read() -> None:
+    progress = Progress(update=3, best=-1.0, best_update=2, validations_since_best=4)
+    state = progress.to_json()
+    state["stale"] = state.pop("validations_since_best")
+    assert Progress.from_json(state) == progress
