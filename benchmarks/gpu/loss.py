@@ -21,7 +21,9 @@ POSITIONS, TYPES, SMOOTHING, PAD = 8192, 32_000, 0.1, 0
 
 def computed(form: str, given: Tensor, targets: Tensor) -> tuple[float, list[Tensor]]:
     """Milliseconds without those of launches; loss, nll and gradient."""
-    how = loss._Options(SMOOTHING, given.dtype, 0.0, POSITIONS, 1, PAD, form == "compiled")
+    how = loss.LossOptions(
+        SMOOTHING, PAD, given.dtype, chunk=POSITIONS, compiles=form == "compiled"
+    )
     logits = given.clone()
     with mock.patch.object(loss, "takes_triton", lambda _: form == "Triton"):
         work = partial(loss._on_gpu, logits, targets, how)
