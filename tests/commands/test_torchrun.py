@@ -94,15 +94,3 @@ def test_shards_resume_as_a_whole_and_the_whole_as_shards(nmtdeep, tmp_path):
         assert {key: value.shape for key, value in first.items()} == {
             key: value.shape for key, value in second.items()
         }
-
-
-def test_options_that_exclude_shards(nmtdeep, tmp_path):
-    for choice, why in (
-        ((), "full spreads a model over several processes: pass --processes"),
-        (("training.optimizer=muon",), "muon, which needs whole matrices: set optimizer: adam"),
-        (("--precision", "fp16"), "fp16, whose loss scale is a decision of one process"),
-        (("training.stages=[{encoder: 1, updates: 2}, {}]",), "a model that grows must be whole"),
-    ):
-        refused = train(nmtdeep, tmp_path / "run", "training.sharding=full", *choice)
-        assert refused.code == 2
-        assert why in refused.err
