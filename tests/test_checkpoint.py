@@ -19,6 +19,7 @@ from safetensors.torch import load_file, save_file
 from nmtdeep import checkpoint, files
 from nmtdeep.errors import UserError
 from nmtdeep.training.optimizer import make_optimizer
+from nmtdeep.training.setup import Setup
 from nmtdeep.training.state import Progress, optimizer_tensors, restore_optimizer
 from nmtdeep.training.trainer import Trainer
 
@@ -73,7 +74,7 @@ def test_weights_that_are_not_finite_are_named(bad: str, copy: Path, tiny_run: A
     with pytest.raises(UserError, match=f"{name} has numbers that are not finite"):
         checkpoint.load(copy)
     with pytest.raises(UserError, match=name):
-        Trainer(tiny_run.recipe, tiny_run.data, start=file.parent)
+        Trainer(Setup(tiny_run.recipe, tiny_run.data), file.parent)
 
 
 def test_a_shared_table_is_stored_once_and_shared_again(tiny_run: Any) -> None:

@@ -66,10 +66,10 @@ FORBIDDEN = {
 }
 # Inside `training` a module imports only those before it.
 TRAINING = (
-    *("ranks", "schedule", "loss", "optimizer", "sharding", "state", "stages", "budget", "memory"),
-    *("graphs", "result", "casting", "ema", "step"),
+    *("ranks", "setup", "schedule", "loss", "optimizer", "sharding", "state", "stages", "budget"),
+    *("memory", "graphs", "result", "casting", "ema", "passes", "step"),
     *("divergence", "trainer", "starting", "run_directory", "validation", "feed", "loggers"),
-    *("display", "launch", "setup", "loop", "final_scores"),
+    *("recorder", "launch", "opening", "loop", "final_scores"),
 )
 
 

@@ -71,7 +71,7 @@ from nmtdeep.config.load import read_config
 from nmtdeep.scoring import score_texts
 from nmtdeep.training.final_scores import finish
 from nmtdeep.training.loop import train
-from nmtdeep.training.setup import dry_run
+from nmtdeep.training.opening import dry_run
 
 recipe = read_config(recipe)
 failed["imports"] = changed(before)

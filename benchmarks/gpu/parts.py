@@ -34,6 +34,7 @@ from nmtdeep.text.vocabulary import EOS
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.run_directory import RECORDS
+from nmtdeep.training.setup import Setup
 from nmtdeep.training.state import Progress
 from nmtdeep.training.step import UpdateResult
 from nmtdeep.training.trainer import Trainer
@@ -114,15 +115,16 @@ def measured(
     torch.zeros(1, device=device)
     figures = {"s of imports and context": place.since_began}
     data, ranks = DataDirectory.open(folder), Ranks(device=device)
-    trainer = Trainer(recipe, data, ranks)
+    setup = Setup(recipe, data, ranks)
+    trainer = Trainer(setup)
     turns, done, waited = [], 0, 0.0
-    with closing(upcoming(recipe, data, Progress(), ranks)) as feed:
+    with closing(upcoming(setup, Progress())) as feed:
 
         def train(count: int) -> list[UpdateResult]:
             nonlocal done, waited
             results = []
             for coming in islice(feed, count):
-                results.append(trainer.train(coming.share, Progress(update=done)))
+                results.append(trainer.train(coming.batches, Progress(update=done)))
                 done, waited = done + 1, waited + coming.waited
             return [*chain(*results), *trainer.finish(Progress(update=done))]
 
@@ -143,7 +145,7 @@ def measured(
         figures["of the ceiling"] = figures.pop("TFLOP/s") / ceiling
         print(json.dumps(figures), flush=True)  # these count if what follows fails
         try:
-            shares = [coming.share for coming in islice(feed, 3 if place.pretend else 5)]
+            shares = [coming.batches for coming in islice(feed, 3 if place.pretend else 5)]
             figures[WHERE] = on_the_host(trainer.step, shares)
             rows = kernels(partial(train, 3), 3, device)
             figures[WHERE] |= by_family(rows)
@@ -178,7 +180,7 @@ def speed(trainer: Trainer, seconds: float, results: list[UpdateResult]) -> Figu
 
 def graphs(trainer: Trainer) -> Figures:
     """Which share of the batches graphs replayed so far, and why if none."""
-    made: Any = getattr(trainer.step, "graphs", None)
+    made: Any = getattr(trainer.step.passes, "graphs", None)
     if made is None:
         return {}
     calls, replays = (int(getattr(made, name, 0)) for name in ("calls", "replays"))

@@ -21,6 +21,7 @@ from nmtdeep.data.batch import Batch, read_batch
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.text.vocabulary import PAD
 from nmtdeep.training.feed import upcoming
+from nmtdeep.training.setup import Setup
 from nmtdeep.training.state import Progress
 
 ABSENT = {"": "skipped: transformers is not installed"}
@@ -39,8 +40,8 @@ def marian_model(place: Place, types: int) -> Any:
 def padded_updates(place: Place, data: DataDirectory, count: int) -> list[Batch]:
     """The sentences of nmtdeep's first updates, padded."""
     corpus = data.corpus(data.training[0])
-    with closing(upcoming(place.recipe(BASE), data, Progress())) as feed:
-        shares = [coming.share for coming in islice(feed, count)]
+    with closing(upcoming(Setup(place.recipe(BASE), data), Progress())) as feed:
+        shares = [coming.batches for coming in islice(feed, count)]
     chosen = [batch.indices for share in shares for _, batch in share.batches]
     return [read_batch(corpus, each, packed=False).to(place.device) for each in chosen]
 

@@ -24,6 +24,7 @@ from nmtdeep.preprocessing.preprocess import Preprocessing
 from nmtdeep.training import loop
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.ranks import Ranks
+from nmtdeep.training.setup import Setup
 from nmtdeep.training.state import Progress
 from nmtdeep.training.step import Step
 from nmtdeep.training.validation import translated
@@ -98,8 +99,8 @@ def computed(kit: Path, device: torch.device) -> dict[str, Any]:
     """What the fixed model computes on `device` in fp32, by the names of `LIMITS`."""
     data, loaded = DataDirectory.open(kit / DATA), load(kit / MODEL)
     step = Step(loaded.model, loaded.recipe.training, device=device)
-    with closing(upcoming(loaded.recipe, data, Progress(), Ranks(device=device))) as feed:
-        sums = step.forward_backward(next(feed).share, 1).sums
+    with closing(upcoming(Setup(loaded.recipe, data, Ranks(device=device)), Progress())) as feed:
+        sums = step.forward_backward(next(feed).batches, 1).sums
     norm = torch.nn.utils.get_total_norm([value.grad for value in step.model.parameters()])
     options = {"device": str(device), "precision": "fp32", "max_length_constant": 20}
     translator = Translator.load([kit / MODEL], DecodingOptions(**options))

@@ -27,6 +27,7 @@ from nmtdeep.training.loss import batch_loss
 from nmtdeep.training.memory import check_model_fits
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.schedule import learning_rate
+from nmtdeep.training.setup import Setup
 from nmtdeep.training.state import Progress
 from nmtdeep.training.step import seed_for
 from nmtdeep.training.trainer import Trainer
@@ -128,8 +129,9 @@ def prepare(subject: Recipe | Loaded, sample: Sample, *, updates: int = 0) -> Pr
             hint = "pass model.embeddings.sharing=decoder, or data with a shared vocabulary"
             raise UserError(what, hint=hint)
         check_model_fits(recipe.model, **data.pipeline.sizes)
-        alone = recipe.with_training(sharding="none")  # there is one process
-        trainer = Trainer(alone, data, Ranks(device=device), dtype=torch.float32)
+        # There is one process.
+        alone = recipe.with_training(sharding="none", precision="fp32")
+        trainer = Trainer(Setup(alone, data, Ranks(device=device)))
         _train(trainer, updates)
         model = trainer.model.requires_grad_(True)
     model.keep("all")  # recomputed activations would not be those that have the gradients
@@ -150,9 +152,9 @@ def sentences(corpus: ParallelCorpus, *, tokens: int, seed: int) -> list[Batch]:
 
 def _train(trainer: Trainer, updates: int) -> None:
     """The first `updates` of the recipe's training."""
-    feed = upcoming(trainer.recipe, trainer.data, Progress(), trainer.ranks)
+    feed, recipe = upcoming(trainer.setup, Progress()), trainer.setup.recipe
     for update, coming in zip(range(1, updates + 1), feed, strict=False):
-        result = trainer.step.update(coming.share, update, learning_rate(trainer.recipe, update))
+        result = trainer.step.update(coming.batches, update, learning_rate(recipe, update))
         if result.skipped:
             hint = "lower training.schedule.lr, or measure after fewer updates"
             raise DivergenceError(f"update {update}: the gradient is not finite", hint=hint)

@@ -16,9 +16,9 @@ from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.devices import kept_settings
 from nmtdeep.errors import DivergenceError
 from nmtdeep.training.feed import upcoming
+from nmtdeep.training.opening import check
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.run_directory import check_run
-from nmtdeep.training.setup import check
 from nmtdeep.training.state import Progress
 from nmtdeep.training.trainer import Trainer
 
@@ -45,23 +45,24 @@ def measure(recipe: Recipe, data: Path, run: Path | None, device: torch.device) 
 
     The model, and the optimizer, are discarded. The test ends early when the loss is lost.
     """
-    corpora, ranks = DataDirectory.open(data, verify=False), Ranks(device=device)
+    corpora = DataDirectory.open(data, verify=False)
     with tempfile.TemporaryDirectory() as scratch:
         place = check_run(run or Path(scratch), recipe, corpora.pipeline)
         if place.newest() is None:
             place = replace(place, path=Path(scratch))
             place.begin()
-        check(place.recipe, corpora, ranks)
+        setup = check(place.recipe, corpora, Ranks(device=device))
         start = place.newest()
         progress = Progress.of(start) if start else Progress()
-        trainer = Trainer(place.recipe.at_stage(progress.stage), corpora, ranks, start)
+        setup = setup.at_stage(progress.stage)
+        trainer = Trainer(setup, start)
     rows: list[Trial] = []
     mean = 0.0
-    feed = upcoming(trainer.recipe, corpora, progress, ranks)
+    feed = upcoming(setup, progress)
     for number, coming in zip(range(1, UPDATES + 1), feed, strict=False):
         # LOWEST (HIGHEST / LOWEST)^((n - 1) / (N - 1)), n the number of N updates.
         lr = LOWEST * (HIGHEST / LOWEST) ** ((number - 1) / (UPDATES - 1))
-        result = trainer.step.update(coming.share, progress.update + number, lr)
+        result = trainer.step.update(coming.batches, progress.update + number, lr)
         loss = result.loss / result.target_tokens
         mean = SMOOTHING * mean + (1 - SMOOTHING) * loss
         smoothed = mean / (1 - SMOOTHING**number)
@@ -72,7 +73,7 @@ def measure(recipe: Recipe, data: Path, run: Path | None, device: torch.device) 
     if not rows:
         what = "the loss of the first update is not finite"
         raise DivergenceError(what, hint="measure the model: nmtdeep analyze initialization")
-    settings, best = trainer.recipe.training, suggestion(rows)
+    settings, best = setup.recipe.training, suggestion(rows)
     conditions = {
         "suggested lr": f"{best:.1e}",
         "optimizer": typed(settings.optimizer),

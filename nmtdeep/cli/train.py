@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -17,6 +17,9 @@ from nmtdeep.config.stages import StartFrom
 from nmtdeep.config.training import Training
 from nmtdeep.config.variant import variants
 from nmtdeep.errors import UserError
+
+if TYPE_CHECKING:
+    from nmtdeep.data.corpus import DataDirectory
 
 # Keys of the section `training` that have a flag, whose name is the last word.
 KEYS = (
@@ -113,7 +116,10 @@ def train(
     for part in freeze or ():  # another word is an unknown key
         changes.append(f"training.frozen.{part}={'true' if part == 'embeddings' else 'all'}")
     changes += [f"training.log_to=[{', '.join(log_to)}]"] if log_to else []
-    text = _text_of(data, None if overwrite else out)
+    from nmtdeep.data.corpus import DataDirectory
+
+    corpora = DataDirectory.open(data, verify=False)
+    text = _text_of(corpora, None if overwrite else out)
     resolved, adopted = _with_text(name, more + changes, text)
     if adopted and not quiet and os.environ.get("RANK", "0") == "0":
         typer.echo(f"section text as of --data: {'; '.join(adopted)}")
@@ -121,11 +127,11 @@ def train(
         resolved = resolved.with_training(start_from=StartFrom(path=str(source)))
     if dry_run:
         from nmtdeep.config.render import display
-        from nmtdeep.training.setup import dry_run as plan
+        from nmtdeep.training.opening import dry_run as plan
 
         messages = plan(
             resolved,
-            data=data,
+            data=corpora,
             out=out,
             device=device,
             threads=threads,
@@ -143,7 +149,7 @@ def train(
 
     stopped = run_training(
         resolved,
-        data=data,
+        data=corpora,
         out=out,
         device=device,
         threads=threads,
@@ -155,18 +161,16 @@ def train(
     if stopped:
         raise typer.Exit(128 + stopped)
     if stopped is not None:  # in rank 0 of those that torchrun started
-        finish(resolved, data=data, run=out, device=device, final_scores=final_scores)
+        finish(resolved, data=corpora, run=out, device=device, final_scores=final_scores)
 
 
-def _text_of(data: Path, out: Path | None) -> dict[str, Any]:
+def _text_of(data: DataDirectory, out: Path | None) -> dict[str, Any]:
     """The section `text` of the run that is resumed, or else of the data directory."""
     if out is not None and (out / "config.yaml").is_file():
         from nmtdeep.config.load import read_config
 
         return read_config(out).text.model_dump(mode="json")
-    from nmtdeep.data.corpus import DataDirectory
-
-    return DataDirectory.open(data, verify=False).pipeline.config.model_dump(mode="json")
+    return data.pipeline.config.model_dump(mode="json")
 
 
 def _with_text(name: str, overrides: list[str], text: dict[str, Any]) -> tuple[Recipe, list[str]]:

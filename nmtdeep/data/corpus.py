@@ -224,8 +224,21 @@ class DataDirectory:
         known = "\n".join(sums.get(name, "") for name in names)
         return hashlib.sha256(known.encode()).hexdigest()
 
+    def verify(self) -> None:
+        """Compare every file with its checksum; DataError names the first that is damaged."""
+        check_files(self.path, self.index, verify=True)
+
+    @cached_property
+    def _mapped(self) -> dict[str, ParallelCorpus]:
+        return {}
+
     def corpus(self, split: str) -> ParallelCorpus:
-        """The ids of a split; DataError if there is no such split."""
+        """The ids of a split, mapped once; DataError if there is no such split."""
+        if split not in self._mapped:
+            self._mapped[split] = self._map(split)
+        return self._mapped[split]
+
+    def _map(self, split: str) -> ParallelCorpus:
         if split not in self.index["splits"]:
             raise DataError(
                 f"no split {split!r}, only {', '.join(self.splits)}",
@@ -266,6 +279,11 @@ class DataDirectory:
         """
         lines = read_lines(self.path / f"{split}.{self.languages[1]}")
         return list(map(self.pipeline.target.reference, lines))
+
+
+def opened(data: Path | DataDirectory) -> DataDirectory:
+    """The data directory, opened without its token files' checksums if it is not open yet."""
+    return DataDirectory.open(data, verify=False) if isinstance(data, Path) else data
 
 
 def _map(path: Path, dtype: str) -> Any:

@@ -60,10 +60,9 @@ def diagnose(
             f"{PATIENCE} consecutive updates"
         )
     kept = f"{saved} is intact, and training resumes from it" if saved else "nothing is saved yet"
-    return DivergenceError(
-        f"training diverged at update {result.number}: {what}; {origin}",
-        hint=f"{kept}; try {'--precision bf16, ' * bool(result.scale)}{ADVICE}",
-    )
+    advice = f"--precision bf16, {ADVICE}" if result.scale else ADVICE
+    what = f"training diverged at update {result.number}: {what}; {origin}"
+    return DivergenceError(what, hint=f"{kept}; try {advice}")
 
 
 def _first_forward(model: Transformer, recompute: Callable[[], object], ranks: Ranks) -> str:

@@ -11,18 +11,16 @@ from itertools import islice
 import numpy as np
 import torch
 
-from nmtdeep.config.recipe import Recipe
 from nmtdeep.data import batching
 from nmtdeep.data.batch import RankBatches, read_batch
 from nmtdeep.data.batching import Indices
 from nmtdeep.data.capacity import SAMPLE, Capacity, capacities, fitting
-from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.parallel import prefetch
 from nmtdeep.data.plan import BLOCK, SENTENCES, Groups, Plan, Window
 from nmtdeep.data.position import Position
 from nmtdeep.data.segmentation import DrawnCorpus, in_memory, segmented, segmenters
 from nmtdeep.training.graphs import eager_because
-from nmtdeep.training.ranks import ALONE, Ranks
+from nmtdeep.training.setup import Setup
 from nmtdeep.training.state import START, Progress
 
 # Updates that are ready before their turn.
@@ -31,21 +29,15 @@ AHEAD = 8
 
 @dataclass(frozen=True)
 class NextUpdate:
-    """This rank's share of the next update, the position after it, and seconds of waiting."""
+    """This rank's batches of the next update, the position after it, and seconds of waiting."""
 
-    share: RankBatches
+    batches: RankBatches
     position: Position
     waited: float = 0.0
 
 
 def upcoming(
-    recipe: Recipe,
-    data: DataDirectory,
-    progress: Progress,
-    ranks: Ranks = ALONE,
-    *,
-    window: int = SENTENCES,
-    block: int = BLOCK,
+    setup: Setup, progress: Progress, *, window: int = SENTENCES, block: int = BLOCK
 ) -> Iterator[NextUpdate]:
     """Updates after `progress`, epoch after epoch, prepared by a thread; see `prefetch`.
 
@@ -54,56 +46,54 @@ def upcoming(
     """
 
     def begin() -> None:
-        if ranks.device.type == "cuda":  # the current device belongs to a thread
-            torch.cuda.set_device(ranks.device)
+        if setup.device.type == "cuda":  # the current device belongs to a thread
+            torch.cuda.set_device(setup.device)
 
-    order = Plan(recipe.training.seed, recipe.training.batches, window, block)
-    sides = segmenters(data.pipeline, recipe.text, seed=recipe.training.seed)
-    corpora = {name: partial(segmented, data.corpus(name), sides) for name in data.training}
-    plan = partial(order.updates, corpora, mixture=recipe.training.mixture)
+    training = setup.recipe.training
+    order = Plan(training.seed, training.batches, window, block)
+    sides = segmenters(setup.data.pipeline, setup.recipe.text, seed=training.seed)
+    stored = setup.training_corpora
+    corpora = {name: partial(segmented, each, sides) for name, each in stored.items()}
+    plan = partial(order.updates, corpora, mixture=training.mixture)
 
     def updates() -> Iterator[NextUpdate]:
-        sizes = _capacities(plan(START), recipe, ranks)
-        for parts, position in plan(progress.position):
-            yield NextUpdate(_share(parts, recipe, ranks, sizes), position)
+        sizes = _capacities(plan(START), setup)
+        for groups, position in plan(progress.position):
+            yield NextUpdate(_read(groups, setup, sizes), position)
 
     with closing(prefetch(updates(), depth=AHEAD, begin=begin)) as feed:
         for update, waited in feed:
             yield replace(update, waited=waited)
 
 
-def _divided(parts: list[Groups], recipe: Recipe, ranks: Ranks) -> list[tuple[Window, Indices]]:
+def _divided(groups: list[Groups], setup: Setup) -> list[tuple[Window, Indices]]:
     """The batches of an update, of all ranks: sentences by their position in the window."""
-    packed = recipe.uses_packing(ranks.device.type)
-    limit = recipe.training.batches.limit(packed=packed)
-    divide = partial(batching.batches_of_update, max_tokens=limit, packed=packed, ranks=ranks.size)
+    packed, ranks = setup.packed, setup.ranks.size
     return [
         (window, places)
-        for window, groups in map(_drawn, parts)
-        for places in divide(window.lengths, groups)
+        for window, sentences in map(_segmented, groups)
+        for places in batching.batches_of_update(
+            window.lengths, sentences, setup.max_tokens, packed=packed, ranks=ranks
+        )
     ]
 
 
-def _capacities(
-    plan: Iterator[tuple[list[Groups], Position]], recipe: Recipe, ranks: Ranks
-) -> list[Capacity]:
+def _capacities(plan: Iterator[tuple[list[Groups], Position]], setup: Setup) -> list[Capacity]:
     """What batches are filled up to, a function of the first updates of the training; or none."""
-    if eager_because(recipe, ranks.device):
+    if eager_because(setup):
         return []
     batches = (
         window.lengths[:, places].astype(np.int64)
-        for parts, _ in plan
-        for window, places in _divided(parts, recipe, ranks)
+        for groups, _ in plan
+        for window, places in _divided(groups, setup)
     )
     return capacities([*islice(batches, SAMPLE)])
 
 
-def _share(
-    parts: list[Groups], recipe: Recipe, ranks: Ranks, sizes: Sequence[Capacity] = ()
-) -> RankBatches:
+def _read(groups: list[Groups], setup: Setup, sizes: Sequence[Capacity] = ()) -> RankBatches:
     """Read the batches of an update that are this rank's."""
-    packed = recipe.uses_packing(ranks.device.type)
-    batches = _divided(parts, recipe, ranks)
+    ranks, packed = setup.ranks, setup.packed
+    batches = _divided(groups, setup)
     cells = [window.lengths[:, places] for window, places in batches]
     filled = [fitting(sizes, each.astype(np.int64)) for each in cells]
     padded = [
@@ -113,15 +103,12 @@ def _share(
         for each, capacity in zip(cells, filled, strict=True)
     ]
     owners = batching.assign_to_ranks(padded, ranks.size)
-    read = partial(read_batch, packed=packed)
-    mine = [
-        (
-            number,
-            read(window.corpus, window.indices[places], capacity=capacity).to(ranks.device),
-        )
-        for number, ((window, places), capacity) in enumerate(zip(batches, filled, strict=True))
-        if owners[number] == ranks.rank
-    ]
+    mine = []
+    for number, ((window, places), capacity) in enumerate(zip(batches, filled, strict=True)):
+        if owners[number] == ranks.rank:
+            indices = window.indices[places]
+            batch = read_batch(window.corpus, indices, packed=packed, capacity=capacity)
+            mine.append((number, batch.to(ranks.device)))
     return RankBatches(
         mine,
         target_tokens=sum(int(each[1].sum()) for each in cells),
@@ -131,15 +118,15 @@ def _share(
     )
 
 
-def _drawn(part: Groups) -> Groups:
-    """The sentences of `part` as they are drawn, sorted by their lengths; `part` if none are.
+def _segmented(groups: Groups) -> Groups:
+    """The groups with the subwords that are drawn for them, sorted by length; or as they are.
 
-    Every rank draws all of them, because their lengths decide which batches there are.
+    Every rank draws for all of them, because their lengths decide which batches there are.
     """
-    if not isinstance(part.window.corpus.source, DrawnCorpus):
-        return part
-    indices = np.sort(part.window.indices[np.concatenate(part.groups)])
-    corpus = in_memory(part.window.corpus, indices)
+    if not isinstance(groups.window.corpus.source, DrawnCorpus):
+        return groups
+    indices = np.sort(groups.window.indices[np.concatenate(groups.groups)])
+    corpus = in_memory(groups.window.corpus, indices)
     lengths = np.stack((corpus.source.lengths, corpus.target.lengths))
     order = batching.sort_by_length(lengths)
     return Groups(Window(corpus, indices, lengths, []), [order])

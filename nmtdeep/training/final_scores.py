@@ -11,7 +11,7 @@ from nmtdeep import averaging, checkpoint
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.load import read_config
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.data.corpus import DataDirectory, opened
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.devices import kept_settings, resolve_device
 from nmtdeep.errors import printable
@@ -22,8 +22,9 @@ from nmtdeep.scoring.stored import store, stored_scores
 from nmtdeep.scoring.warnings import without_ter
 from nmtdeep.tables import screen
 from nmtdeep.training import starting
+from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.run_directory import CANDIDATE, LOG
-from nmtdeep.training.step import resolve_precision
+from nmtdeep.training.setup import Setup
 from nmtdeep.training.validation import comet_of, translated, validate
 from nmtdeep.units import counted
 
@@ -36,7 +37,12 @@ Say = Callable[[str], None]
 
 @kept_settings()
 def finish(
-    recipe: Recipe, *, data: Path, run: Path, device: str = "auto", final_scores: bool | None = None
+    recipe: Recipe,
+    *,
+    data: Path | DataDirectory,
+    run: Path,
+    device: str = "auto",
+    final_scores: bool | None = None,
 ) -> None:
     """Choose between the mean of the last checkpoints and the best one, and score the choice.
 
@@ -47,10 +53,11 @@ def finish(
         final_scores: translate and score every held-out set into `scores.json`. None: only if the
             first lines of the validation set show that the model has learned something.
     """
-    corpora = DataDirectory.open(data, verify=False)  # the training has verified it
+    corpora = opened(data)  # the training has verified it
     held_out = corpora.held_out
     stored = stored_scores(run, checkpoint.locate(run))
     recipe = starting.tokenized(recipe, read_config(run / checkpoint.CONFIG))
+    setup = Setup(recipe, corpora, Ranks(device=resolve_device(device)))
     with (run / LOG).open("a", encoding="utf-8") as log:
 
         def say(text: str) -> None:
@@ -59,19 +66,17 @@ def finish(
 
         if not stored or (final_scores and not set(held_out) <= set(stored.scores)):
             if not (run / checkpoint.AVERAGE).exists():
-                _choose(recipe, corpora, run, device, say)
+                _choose(setup, run, say)
             if final_scores is False:
                 return
             translator = Translator.load([run], DecodingOptions(device=device))
-            if not final_scores and _has_learned_nothing(translator, recipe, corpora):
+            if not final_scores and _has_learned_nothing(translator, setup):
                 say(
                     "the model has learned too little to be scored; add --final-scores to score it "
                     "anyway"
                 )
                 return
-            scores = {
-                split: score_split(translator, recipe, corpora, split, say) for split in held_out
-            }
+            scores = {split: score_split(translator, setup, split, say) for split in held_out}
             stored = store(scores, run, beam=translator.options.beam)
         mean = _mean(checkpoint.locate(run))
         say(f"scores of {stored.title}" + (f", {mean}" if mean else ""))
@@ -79,23 +84,21 @@ def finish(
             say(line)
 
 
-def _choose(recipe: Recipe, data: DataDirectory, run: Path, device: str, say: Say) -> None:
+def _choose(setup: Setup, run: Path, say: Say) -> None:
     """Make the recipe's average, and keep it unless `checkpoint_best` is better by `best_by`."""
     states = {path: checkpoint.read_state(path) for path in checkpoint.saved(run).values()}
     planned = [path for path, state in states.items() if checkpoint.is_planned(state)]
     # Checkpoints of earlier stages have fewer layers.
     stage: Any = list(states.values())[-1].get("stage")
     saved = [path for path in planned if states[path].get("stage") == stage]
-    count = min(recipe.training.checkpoints.average_last, len(saved))
+    count = min(setup.recipe.training.checkpoints.average_last, len(saved))
     if count < 2:  # the mean of one is that one
         say(f"using {checkpoint.locate(run).name}")
         return
     candidate = averaging.average(saved[-count:], run / CANDIDATE)
-    place, recipe = resolve_device(device), recipe.at_stage(stage)
-    model = checkpoint.load(candidate).model.to(place)
-    dtype = resolve_precision(recipe.training.precision, place)
-    best, settings = checkpoint.follow(run / checkpoint.BEST), recipe.training.validation
-    score = validate(model, data, recipe, dtype=dtype).score(settings.best_by)
+    model = checkpoint.load(candidate).model.to(setup.device)
+    best, settings = checkpoint.follow(run / checkpoint.BEST), setup.recipe.training.validation
+    score = validate(model, setup.at_stage(stage)).score(settings.best_by)
     mean = _mean(candidate)
     with_mean = f"using {checkpoint.AVERAGE}, {mean}"
     if not (best / checkpoint.STATE).is_file():
@@ -122,21 +125,21 @@ def _mean(path: Path) -> str:
     return f"the mean of {names}" if names else ""
 
 
-def _has_learned_nothing(translator: Translator, recipe: Recipe, data: DataDirectory) -> bool:
+def _has_learned_nothing(translator: Translator, setup: Setup) -> bool:
     """Whether all scores of the first lines of the validation set are below `LEAST`."""
+    recipe, data = setup.recipe, setup.data
     translations = translated(translator, data, "valid", first=FIRST_LINES)
     metrics = validation_metrics(recipe.training.validation)
     scores = score_texts(translations, [data.references("valid")[:FIRST_LINES]], metrics)
     return all(score.value < least for score, least in zip(scores, LEAST, strict=True))
 
 
-def score_split(
-    translator: Translator, recipe: Recipe, data: DataDirectory, split: str, say: Say
-) -> list[Score]:
+def score_split(translator: Translator, setup: Setup, split: str, say: Say) -> list[Score]:
     """BLEU, chrF, TER and, if the recipe names a model, COMET of a translated split.
 
     Long lines are translated in pieces, as `translate` does, and leave out TER.
     """
+    recipe, data = setup.recipe, setup.data
     translator.restart()
     lines, references = translated(translator, data, split), data.references(split)
     if count := translator.cut_lines:
@@ -146,5 +149,5 @@ def score_split(
     metrics, reason = without_ter(usual, lines, references)
     if "ter" not in metrics:
         say(f"{split}: TER is left out, for {reason or 'it counts words between spaces'}")
-    comet = comet_of(recipe, data, split, translator.device)
+    comet = comet_of(setup, split)
     return score_texts(lines, [references], scorers(metrics, comet=comet))

@@ -13,24 +13,22 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.variant import Variant, find_variant, packages_of
 from nmtdeep.training.memory import at_once
+from nmtdeep.training.setup import Setup
 
 T = TypeVar("T")
 # Numbers of a layer's output that a GPU writes in about 4 microseconds, in fp32.
 LARGE = 1 << 22
 
 
-def eager_because(recipe: Recipe, device: torch.device) -> str:
+def eager_because(setup: Setup) -> str:
     """Why a stage of a training launches each kernel by itself; empty if it uses graphs."""
-    training = recipe.training
+    recipe, training = setup.recipe, setup.recipe.training
     on_host = [name for name in packages_of(recipe) if not find_variant(name, Variant).capturable]
     reasons = {
-        "graphs are a GPU's": device.type != "cuda",
-        "relative positions, or a regularizer, need padded batches": not recipe.uses_packing(
-            device.type
-        ),
+        "graphs are a GPU's": setup.device.type != "cuda",
+        "relative positions, or a regularizer, need padded batches": not setup.packed,
         "layers recompute activations": training.checkpoint_activations != "none",
         "LayerDrop draws layers on the host": recipe.model.dropout.layer > 0,
         "the model is sharded": training.sharding != "none",
@@ -39,13 +37,13 @@ def eager_because(recipe: Recipe, device: torch.device) -> str:
     return next((reason for reason, applies in reasons.items() if applies), "")
 
 
-def pays_to_compile(recipe: Recipe, device: torch.device) -> bool:
+def pays_to_compile(setup: Setup) -> bool:
     """Whether fusing passes over memory saves a GPU more than seconds at the start.
 
     In a graph, a kernel over few numbers takes as long as its launch, whatever it does.
     """
-    numbers = at_once(recipe, device.type) * recipe.model.width
-    return numbers >= LARGE or bool(eager_because(recipe, device))
+    numbers = at_once(setup.recipe, setup.device.type) * setup.recipe.model.width
+    return numbers >= LARGE or bool(eager_because(setup))
 
 
 class Graphs:
@@ -126,7 +124,7 @@ class Graphs:
             return work
         graph = torch.cuda.CUDAGraph()
         # The thread that prefetches batches goes on copying.
-        how = {"pool": self._pool.id, "stream": self._stream, "capture_error_mode": "thread_local"}
-        with torch.cuda.graph(graph, **how):
+        mode = "thread_local"
+        with torch.cuda.graph(graph, self._pool.id, self._stream, capture_error_mode=mode):
             work()
         return graph.replay

@@ -38,7 +38,7 @@ TIME_TO_CONNECT = timedelta(minutes=10)
 SECONDS_TO_SAVE = 300
 # Seconds that a rank waits after an error to be ended by the launcher: another rank may have failed
 # first, which the launcher then names.
-GRACE = 5.0
+GRACE = 2.0
 # Seconds after which a second signal means: leave at once. A launcher passes on what the terminal
 # has sent to the whole group already.
 IMPATIENCE = 1.0
@@ -73,10 +73,7 @@ def launch(processes: int, function: Callable[[], T]) -> T:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    handlers = {number: signal.getsignal(number) for number in HANDLED}
-    disabled = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)  # the launcher logs what is raised below
-    with tempfile.TemporaryDirectory(prefix="nmtdeep-") as folder, _blocked_sigint():
+    with tempfile.TemporaryDirectory(prefix="nmtdeep-") as folder, _prepared():
         config = LaunchConfig(
             *(1, 1, processes),  # machines, at least and at most, and ranks
             run_id=uuid4().hex,
@@ -95,52 +92,59 @@ def launch(processes: int, function: Callable[[], T]) -> T:
                 rank_process.kill()
             raise SystemExit(128 + stopped.sigval) from stopped
         except ChildFailedError as failed:
-            rank, failure = failed.get_first_failure()
-            report = failure.error_file_data
-            if "problems" in report:
-                raise UserError(problems=[Problem(**one) for one in report["problems"]]) from failed
-            if "os_error" in report:
-                raise OSError(*report["os_error"]) from failed
-            if failure.exitcode > 0:  # the rank has printed why
-                raise SystemExit(failure.exitcode) from failed
-            what, where = f"was killed by {failure.signal_name()}", f"rank {rank} of {processes}"
-            raise UserError(what, where=where, hint=RESUME) from failed
-        finally:
-            logging.disable(disabled)
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
+            raise _error(*failed.get_first_failure(), processes) from failed
+
+
+def _error(rank: int, failure: Any, processes: int) -> BaseException:
+    """What to raise for a rank that failed: its own error, if `_rank` could write it."""
+    report = failure.error_file_data
+    if "problems" in report:
+        return UserError(problems=[Problem(**one) for one in report["problems"]])
+    if "os_error" in report:
+        return OSError(*report["os_error"])
+    if failure.exitcode > 0:  # the rank has printed why
+        return SystemExit(failure.exitcode)
+    what, where = f"was killed by {failure.signal_name()}", f"rank {rank} of {processes}"
+    return UserError(what, where=where, hint=RESUME)
 
 
 @contextmanager
-def _blocked_sigint() -> Iterator[None]:
+def _prepared() -> Iterator[None]:
     """Block SIGINT in this thread and in the processes it starts; another thread receives it.
 
     Ctrl-C would end a rank that still imports torch with Python's traceback. `noted_signals` ends
-    this in a rank, and a signal that was sent before then arrives.
+    this in a rank, and a signal that was sent before then arrives. Afterwards the logger of the
+    launcher, which repeats what is raised, and its signal handlers are as before.
     """
     done = threading.Event()
     threading.Thread(target=done.wait).start()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    handlers = {number: signal.getsignal(number) for number in HANDLED}
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        logging.disable(disabled)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         done.set()
 
 
 def _rank(function: Callable[[], T]) -> T:
     """The main function of a new process; writes an error to the file that the launcher reads."""
-    report: dict[str, Any] = {"message": ""}
     torch.set_flush_denormal(True)  # as the command does
     try:
         return function()
     except UserError as error:
-        report["problems"] = [asdict(problem) for problem in error.problems]
+        report: dict[str, Any] = {"problems": [asdict(problem) for problem in error.problems]}
     except OSError as error:
-        report["os_error"] = (error.errno, error.strerror, str(error.filename or ""))
+        report = {"os_error": (error.errno, error.strerror, str(error.filename or ""))}
     except Exception:
         traceback.print_exc()
         sys.exit(1)
+    report["message"] = ""  # which the launcher demands
     Path(os.environ["TORCHELASTIC_ERROR_FILE"]).write_text(json.dumps(report), encoding="utf-8")
     sys.exit(2)
 
@@ -172,11 +176,9 @@ def join_ranks(device: str, threads: int | None, signals: Sequence[int]) -> Iter
     except Exception as error:
         # FSDP raises a RuntimeError if another rank is lost. Rank 0 reports errors of all ranks.
         if rank > 0 or isinstance(error, LostRankError | RuntimeError):
-            latest = time.monotonic() + GRACE
-            while time.monotonic() < latest:
-                if signals:  # of the launcher: another rank has failed first
-                    raise SystemExit(2) from error
-                time.sleep(0.05)
+            time.sleep(GRACE)
+            if signals:  # of the launcher: another rank has failed first
+                raise SystemExit(2) from error
         if rank == 0 or not isinstance(error, UserError):
             raise
         where = f"rank {rank} of {size}"

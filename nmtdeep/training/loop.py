@@ -7,29 +7,29 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.data.corpus import DataDirectory, opened
 from nmtdeep.devices import keep_compiled, kept_settings
 from nmtdeep.errors import UserError
 from nmtdeep.files import SUMS
 from nmtdeep.training import stages
 from nmtdeep.training.budget import Pace, continued
-from nmtdeep.training.display import Display
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.launch import is_launched, join_ranks, launch, noted_signals, use_threads
 from nmtdeep.training.memory import peak_memory
+from nmtdeep.training.opening import check, opening
 from nmtdeep.training.ranks import Ranks
+from nmtdeep.training.recorder import Recorder
 from nmtdeep.training.result import UpdateResult
 from nmtdeep.training.run_directory import RunDirectory, open_run
-from nmtdeep.training.setup import check, opening
-from nmtdeep.training.state import Progress
+from nmtdeep.training.setup import Setup
+from nmtdeep.training.state import Plan, Progress
 from nmtdeep.training.trainer import Trainer
 from nmtdeep.training.validation import validate
 from nmtdeep.units import counted, size
@@ -39,7 +39,7 @@ from nmtdeep.units import counted, size
 def train(
     recipe: Recipe,
     *,
-    data: Path,
+    data: Path | DataDirectory,
     out: Path,
     device: str = "auto",
     threads: int | None = None,
@@ -53,7 +53,7 @@ def train(
 
     Args:
         recipe: the experiment; a run is resumed with the same model, text and batches.
-        data: directory that `preprocess` wrote.
+        data: directory that `preprocess` wrote, which may be open.
         out: run directory; an interrupted training there is resumed exactly.
         device: auto, cpu, cuda or cuda:N.
         threads: CPU threads of all ranks of this machine; None keeps torch's choice.
@@ -74,9 +74,18 @@ def train(
     """
     if not is_launched() and processes > 1:
         use_threads(threads, 1)
-        options: dict[str, Any] = {"overwrite": overwrite, "verify": verify, "quiet": quiet}
-        options |= {"device": device, "threads": torch.get_num_threads()}
-        return launch(processes, partial(train, recipe, data=data, out=out, **options))
+        rank = partial(
+            train,
+            recipe,
+            data=data if isinstance(data, Path) else data.path,
+            out=out,
+            device=device,
+            threads=torch.get_num_threads(),
+            quiet=quiet,
+            overwrite=overwrite,
+            verify=verify,
+        )
+        return launch(processes, rank)
     with noted_signals() as signals, join_ranks(device, threads, signals) as ranks:
         if processes not in (1, ranks.size):
             raise UserError(
@@ -85,190 +94,204 @@ def train(
                 hint="omit --processes or torchrun",
             )
         corpora = _same_corpora(data, ranks, verify)
-        check(recipe, corpora, ranks)
-        with ExitStack() as opened:
+        setup = check(recipe, corpora, ranks)
+        with ExitStack() as opened_files:
             run = RunDirectory(out, recipe, corpora.pipeline)
             progress, newest = Progress(), ""
             if ranks.is_first:
                 text, digest = corpora.pipeline, corpora.digest
                 directory = open_run(out, recipe, text, overwrite=overwrite, corpus=digest)
-                run = opened.enter_context(directory)
+                run = opened_files.enter_context(directory)
                 if path := run.newest():
                     progress, newest = Progress.of(path), path.name
                 run.repair(progress)
             progress, newest = ranks.broadcast((progress, newest))
-            how: dict[str, Any] = {"quiet": quiet, "writes": ranks.is_first, "clock": clock}
-            display = opened.enter_context(Display(out, recipe, **how))
-            stopped = _train_run(run, corpora, progress, newest, display, signals, ranks)
+            recorder = Recorder(out, recipe, quiet=quiet, writes=ranks.is_first, clock=clock)
+            opened_files.enter_context(recorder)
+            loop = _Loop(replace(setup, recipe=run.recipe), run, recorder, signals)
+            stopped = loop.train(progress, out / newest if newest else None)
     if is_launched() and (stopped or signals):
         # A launcher that has passed on a signal waits until its ranks have exited.
         raise SystemExit(128 + (stopped or signals[0]))
     return stopped if ranks.is_first else None
 
 
-def _same_corpora(data: Path, ranks: Ranks, verify: bool) -> DataDirectory:
+def _same_corpora(data: Path | DataDirectory, ranks: Ranks, verify: bool) -> DataDirectory:
     """The data directory of this machine, if all ranks have the same corpora."""
-    corpora = DataDirectory.open(data, verify=verify and ranks.rank % ranks.local_size == 0)
-    sums = (data / SUMS).read_text(encoding="utf-8")
+    corpora = opened(data)
+    if verify and ranks.rank % ranks.local_size == 0:
+        corpora.verify()
+    sums = (corpora.path / SUMS).read_text(encoding="utf-8")
     if ranks.broadcast(sums) != sums:
         what, hint = "differs from the corpus of rank 0", "copy the data directory again"
-        raise UserError(what, where=data, hint=hint)
+        raise UserError(what, where=corpora.path, hint=hint)
     return corpora
 
 
-def _train_run(
-    run: RunDirectory,
-    data: DataDirectory,
-    progress: Progress,
-    newest: str,
-    display: Display,
-    signals: Sequence[int],
-    ranks: Ranks,
-) -> int:
-    """Train until the end, growing between stages; one stage is the usual case.
+@dataclass(frozen=True)
+class _Loop:
+    """The loop of a rank.
 
-    Args:
-        newest: name of the checkpoint to resume from; empty for a fresh model.
-
-    Returns:
-        Number of the signal that stopped the training, or 0.
+    Attributes:
+        setup: with all stages.
+        signals: numbers of the signals received so far.
     """
-    recipe, path = run.recipe, run.path / newest if newest else None
-    progress = continued(recipe.training, progress)
-    if stages.stop_reason(recipe, progress):
-        display.say(stages.nothing_to_do(recipe, progress))
+
+    setup: Setup
+    run: RunDirectory
+    recorder: Recorder
+    signals: Sequence[int]
+
+    def train(self, progress: Progress, newest: Path | None) -> int:
+        """Train until the end, growing between stages; one stage is the usual case.
+
+        Args:
+            newest: the checkpoint to resume from; None for a fresh model.
+
+        Returns:
+            Number of the signal that stopped the training, or 0.
+        """
+        recipe, say = self.setup.recipe, self.recorder.say
+        progress = continued(recipe.training, progress)
+        if stages.stop_reason(recipe, progress):
+            say(stages.nothing_to_do(recipe, progress))
+            return 0
+        said = partial(say, opening(self.setup, progress))
+        trainer = Trainer(self.setup.at_stage(progress.stage), newest, ready=said)
+        for change in self.run.changes:
+            say(f"changed: {change}")
+        if self.setup.ranks.is_first:
+            self.run.drop_results()
+        stopped = 0
+        while not (stopped or stages.stop_reason(recipe, progress)):
+            if stages.stage_ended(recipe, progress):
+                progress = stages.next_stage(recipe, progress)
+                stage = self.setup.at_stage(progress.stage)
+                if stages.keeps_model(recipe, progress.stage):
+                    trainer.setup = stage
+                else:
+                    trainer = trainer.grown(stage)
+                say(stages.announcement(recipe, progress))
+            progress, stopped = self._train_stage(trainer, progress)
+        if graphs := trainer.graphs():
+            say(graphs)
+        update = progress.update
+        if stopped and not stages.stop_reason(recipe, progress):
+            name = signal.Signals(stopped).name
+            say(f"stopped by {name}, saved at update {update}; run the same command to resume")
+            return stopped
+        say(f"done after {counted(update, 'update')}: {stages.stop_reason(recipe, progress)}")
+        if warning := stages.linear_not_finished(recipe, progress):
+            say(warning)
         return 0
-    said = partial(display.say, opening(recipe, data, ranks, progress))
-    trainer = Trainer(recipe.at_stage(progress.stage), data, ranks, path, ready=said)
-    for change in run.changes:
-        display.say(f"changed: {change}")
-    if ranks.is_first:
-        run.drop_results()
-    stopped = 0
-    while not (stopped or stages.stop_reason(recipe, progress)):
-        if stages.stage_ended(recipe, progress):
-            progress = stages.next_stage(recipe, progress)
-            stage = recipe.at_stage(progress.stage)
-            if stages.keeps_model(recipe, progress.stage):
-                trainer.recipe = stage
-            else:
-                trainer = trainer.grown(stage)
-            display.say(stages.announcement(recipe, progress))
-        progress, stopped = _train(run, trainer, progress, display, signals)
-    if graphs := trainer.graphs():
-        display.say(graphs)
-    update = progress.update
-    if stopped and not stages.stop_reason(recipe, progress):
-        name = signal.Signals(stopped).name
-        display.say(f"stopped by {name}, saved at update {update}; run the same command to resume")
-        return stopped
-    display.say(f"done after {counted(update, 'update')}: {stages.stop_reason(recipe, progress)}")
-    if warning := stages.linear_not_finished(recipe, progress):
-        display.say(warning)
-    return 0
 
+    def _train_stage(self, trainer: Trainer, progress: Progress) -> tuple[Progress, int]:
+        """One stage. All decisions are functions of `progress`, the same in every rank.
 
-def _train(
-    run: RunDirectory,
-    trainer: Trainer,
-    progress: Progress,
-    display: Display,
-    signals: Sequence[int],
-) -> tuple[Progress, int]:
-    """The loop of one stage. All decisions are functions of `progress`, the same in every rank.
+        Returns:
+            The progress at its end, and the number of the signal that stopped it, or 0.
+        """
+        recipe, ranks, recorder = self.setup.recipe, self.setup.ranks, self.recorder
+        settings, data = recipe.training, self.setup.data
+        started = recorder.clock() - progress.seconds
+        self._try_largest_batch(trainer, progress)
+        recorder.restart()
+        corpora = [data.corpus(name) for name in ("valid", data.training[0])]
+        valid_tokens, epoch_tokens = (len(corpus.target.tokens) for corpus in corpora)
+        pace = Pace(valid_tokens, epoch_tokens, recorder.clock)
+        for coming in upcoming(trainer.setup, progress):
+            before, batches = progress, coming.batches
+            results = trainer.train(batches, progress)
+            # Any rank may have received a signal; the time is that of rank 0's clock.
+            seconds = (recorder.clock() - started) * ranks.is_first
+            received = self.signals[0] if self.signals else 0
+            stopped, seconds = ranks.all_reduce_max(received, seconds)
+            progress = replace(
+                progress.after_update(coming.position),
+                seconds=seconds,
+                target_tokens=progress.target_tokens + batches.target_tokens,
+                scaler=trainer.step.passes.scaler.state_dict(),
+            )
+            progress = self._noted(results, progress)
+            recorder.waited(coming.waited)
+            pace.lap("update", batches.target_tokens)
+            if plan := pace.plan(settings, progress):
+                progress = self._planned(plan, progress)
+            reason, over = (
+                stages.stop_reason(recipe, progress),
+                stages.stage_ended(recipe, progress),
+            )
+            intervals = settings.log_every, settings.validation.every, settings.checkpoints.every
+            logs, validates, planned = (progress.completes(each, before) for each in intervals)
+            validates = validates or bool(reason) or over
+            if logs or validates or planned or stopped:
+                progress = self._noted(trainer.finish(progress), progress)
+                recorder.recorded(progress, device=ranks.device)
+            if validates:
+                progress = self._validated(trainer, progress)
+                pace.lap("validation")
+                reason = reason or stages.stop_reason(recipe, progress)
+            planned = planned and not progress.bad_updates  # never replace a good checkpoint
+            planned = planned or bool(reason) or over
+            if planned or progress.is_best or stopped:
+                weights, moments = trainer.tensors()
+                if ranks.is_first:
+                    path = self.run.save(weights, moments, progress, planned=planned)
+                    trainer.saved = path.name
+                recorder.restart()
+                pace.lap("checkpoint")
+            if reason or over or stopped:
+                break
+        return progress, int(stopped)
 
-    Returns:
-        The progress at its end, and the number of the signal that stopped it, or 0.
-    """
-    recipe, settings, ranks = run.recipe, run.recipe.training, trainer.ranks
-    started = display.clock() - progress.seconds
-    _try_largest_batch(trainer, progress, display)
-    display.restart()
-    corpora = [trainer.data.corpus(name) for name in ("valid", trainer.data.training[0])]
-    valid_tokens, epoch_tokens = (len(corpus.target.tokens) for corpus in corpora)
-    pace = Pace(valid_tokens, epoch_tokens, display.clock)
-    for coming in upcoming(trainer.recipe, trainer.data, progress, ranks):
-        before = progress
-        results = trainer.train(coming.share, progress)
-        # Any rank may have received a signal; the time is that of rank 0's clock.
-        seconds = (display.clock() - started) * ranks.is_first
-        stopped, seconds = ranks.all_reduce_max(signals[0] if signals else 0, seconds)
-        progress = replace(
-            progress.after_update(coming.position),
-            seconds=seconds,
-            target_tokens=progress.target_tokens + coming.share.target_tokens,
-            scaler=trainer.step.scaler.state_dict(),
-        )
-        progress = _noted(results, progress, display)
-        display.waited(coming.waited)
-        pace.lap("update", coming.share.target_tokens)
-        if plan := pace.plan(settings, progress):
-            plan = ranks.broadcast(plan)  # by rank 0's clock
-            progress = replace(progress, plan=plan)
-            fits = f"{plan.updates:,} updates fit into {plan.minutes:g} minutes"
-            display.say(f"{fits}, and the training ends there")
-            if warning := stages.low_peak(recipe, progress):
-                display.say(f"warning: {warning}")
-        reason, over = stages.stop_reason(recipe, progress), stages.stage_ended(recipe, progress)
-        intervals = settings.log_every, settings.validation.every, settings.checkpoints.every
-        logs, validates, planned = (progress.completes(each, before) for each in intervals)
-        validates = validates or bool(reason) or over
-        if logs or validates or planned or stopped:
-            progress = _noted(trainer.finish(progress), progress, display)
-            display.recorded(progress, device=ranks.device)
-        if validates:
-            progress = _validated(trainer, progress, display)
-            pace.lap("validation")
-            reason = reason or stages.stop_reason(recipe, progress)
-        planned = planned and not progress.bad_updates  # never replace a good checkpoint
-        planned = planned or bool(reason) or over
-        if planned or progress.is_best or stopped:
-            weights, moments = trainer.tensors()
-            if ranks.is_first:
-                trainer.saved = run.save(weights, moments, progress, planned=planned).name
-            display.restart()
-            pace.lap("checkpoint")
-        if reason or over or stopped:
-            break
-    return progress, int(stopped)
+    def _planned(self, plan: Plan, progress: Progress) -> Progress:
+        """Fix the number of updates, by rank 0's clock."""
+        plan = self.setup.ranks.broadcast(plan)
+        progress = replace(progress, plan=plan)
+        fits = f"{plan.updates:,} updates fit into {plan.minutes:g} minutes"
+        self.recorder.say(f"{fits}, and the training ends there")
+        if warning := stages.low_peak(self.setup.recipe, progress):
+            self.recorder.say(f"warning: {warning}")
+        return progress
 
+    def _try_largest_batch(self, trainer: Trainer, progress: Progress) -> None:
+        """Find out early whether memory holds every batch; on a GPU this also compiles layers."""
+        device, began, say = self.setup.device, time.perf_counter(), self.recorder.say
+        if device.type == "cuda":
+            first = "trying the largest batch"
+            if trainer.step.passes.compiles and "TORCH_COMPILE_DISABLE" not in os.environ:
+                kept = f"{keep_compiled()}, or TORCHINDUCTOR_CACHE_DIR"
+                first += f" (layers are compiled first, which is kept in {kept}; --no-compile "
+                first += "omits it)"
+            say(first)
+        if limit := trainer.check_largest_batch(progress.position):
+            say(
+                f"the largest batch does not fit in memory; max_tokens={limit} is used from now "
+                f"on. Pass --max-tokens {limit} to avoid the retry."
+            )
+        memory = f"memory      {size(peak_memory(device))}"
+        if self.setup.ranks.size > 1:
+            memory += " in each process"
+        say(f"{memory} with the largest batch, measured")
+        if device.type == "cuda":
+            say(f"tried after {time.perf_counter() - began:.0f} s")
 
-def _try_largest_batch(trainer: Trainer, progress: Progress, display: Display) -> None:
-    """Find out early whether memory holds every batch; on a GPU this also compiles the layers."""
-    device, began = trainer.ranks.device, time.perf_counter()
-    if device.type == "cuda":
-        compiles = trainer.step.compiles and "TORCH_COMPILE_DISABLE" not in os.environ
-        kept = f"{keep_compiled()}, or TORCHINDUCTOR_CACHE_DIR"
-        first = f" (layers are compiled first, which is kept in {kept}; --no-compile omits it)"
-        display.say(f"trying the largest batch{first * compiles}")
-    if limit := trainer.check_largest_batch(progress.position):
-        display.say(
-            f"the largest batch does not fit in memory; max_tokens={limit} is used from now on. "
-            f"Pass --max-tokens {limit} to avoid the retry."
-        )
-    each = " in each process" * (trainer.ranks.size > 1)
-    display.say(f"memory      {size(peak_memory(device))}{each} with the largest batch, measured")
-    if device.type == "cuda":
-        display.say(f"tried after {time.perf_counter() - began:.0f} s")
+    def _noted(self, results: Sequence[UpdateResult], progress: Progress) -> Progress:
+        """Count and report the updates that a GPU has finished."""
+        for result in results:
+            progress = progress.after_result(bad=result.is_bad)
+            self.recorder.updated(result)
+        return progress
 
-
-def _noted(results: Sequence[UpdateResult], progress: Progress, display: Display) -> Progress:
-    """Count and report the updates that a GPU has finished."""
-    for result in results:
-        progress = progress.after_result(bad=result.is_bad)
-        display.updated(result)
-    return progress
-
-
-def _validated(trainer: Trainer, progress: Progress, display: Display) -> Progress:
-    """Validate in rank 0, and note whether it is the best so far."""
-    began = time.perf_counter()
-    model = trainer.validation_model()
-    if not trainer.ranks.is_first:
-        return progress.validated(trainer.ranks.broadcast(0.0))
-    validation = validate(model, trainer.data, trainer.recipe, dtype=trainer.step.dtype)
-    score = validation.score(trainer.recipe.training.validation.best_by)
-    progress = progress.validated(trainer.ranks.broadcast(score))
-    display.validated(progress, validation, seconds=time.perf_counter() - began)
-    display.restart()
-    return progress
+    def _validated(self, trainer: Trainer, progress: Progress) -> Progress:
+        """Validate in rank 0, and note whether it is the best so far."""
+        began, setup, ranks = time.perf_counter(), trainer.setup, self.setup.ranks
+        model = trainer.validation_model()
+        if not ranks.is_first:
+            return progress.validated(ranks.broadcast(0.0))
+        validation = validate(model, setup)
+        score = validation.score(setup.recipe.training.validation.best_by)
+        progress = progress.validated(ranks.broadcast(score))
+        self.recorder.validated(progress, validation, seconds=time.perf_counter() - began)
+        self.recorder.restart()
+        return progress

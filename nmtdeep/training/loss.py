@@ -51,7 +51,7 @@ def batch_loss(
     A regularizer's penalty is part of `smoothed`. R-Drop's sums are means over both passes.
 
     Args:
-        compiles: as of `smoothed_cross_entropy`.
+        compiles: as of `LossOptions`.
     """
     alpha = regularizer.alpha if isinstance(regularizer, RDrop) else 0.0
     batch = batch.twice() if alpha else batch
@@ -61,17 +61,16 @@ def batch_loss(
         source, target = batch.packing or (None, None)
         encoded, outputs = model.encode_deeply(batch.source, source)
         hidden = model.decode(batch.target_input, encoded, target)
+    how = LossOptions(
+        smoothing, model.pad, dtype=dtype if mixed else None, alpha=alpha, compiles=compiles
+    )
     loss = smoothed_cross_entropy(
         hidden,
         model.output.weight,
         batch.target_output,
-        smoothing=smoothing,
-        pad=model.pad,
+        how,
         bias=model.output.bias,
-        dtype=dtype if mixed else None,
         tokens=_kept(batch, alpha),
-        alpha=alpha,
-        compiles=compiles,
     )
     if alpha:
         return Loss(loss.smoothed / 2, loss.nll / 2)
@@ -89,20 +88,36 @@ def _kept(batch: Batch, alpha: float) -> int | None:
     return batch.target_tokens * (2 if alpha else 1)
 
 
+class LossOptions(NamedTuple):
+    """How the loss is computed.
+
+    Attributes:
+        smoothing: eps.
+        pad: id of padding.
+        dtype: of the matrix products; None keeps that of the hidden states.
+        alpha: weight of R-Drop's divergence, whose two passes are the halves of `hidden`; 0: none.
+        chunk: positions whose logits exist at a time; None: as the device can use.
+        rows: positions of a chunk that a CPU computes at a time, so that they stay in its cache.
+        compiles: whether the sums of a chunk are compiled, on a GPU whose kernel is not taken.
+    """
+
+    smoothing: float
+    pad: int
+    dtype: torch.dtype | None = None
+    alpha: float = 0.0
+    chunk: int | None = None
+    rows: int = SLICE
+    compiles: bool = True
+
+
 def smoothed_cross_entropy(
     hidden: Tensor,
     weight: Tensor,
     targets: Tensor,
+    how: LossOptions,
     *,
-    smoothing: float,
-    pad: int,
     bias: Tensor | None = None,
-    dtype: torch.dtype | None = None,
     tokens: int | None = None,
-    alpha: float = 0.0,
-    chunk: int | None = None,
-    rows: int = SLICE,
-    compiles: bool = True,
 ) -> Loss:
     """Sum of -sum_v q(v) log softmax(h W^T + b)_v, q = 1 - eps at the target, else eps/(V-1).
 
@@ -112,43 +127,22 @@ def smoothed_cross_entropy(
     Args:
         hidden: h, `(..., width)`.
         weight: `(types, width)` output matrix W.
-        targets: `(...)` ids; positions with `pad` do not count.
-        smoothing: eps.
-        pad: id of padding.
+        targets: `(...)` ids; positions of padding do not count.
         bias: `(types,)` b, or None.
-        dtype: of the matrix products; None keeps that of `hidden`.
         tokens: how many positions are computed, real ones first, which saves waiting for a GPU;
             None: those that are real.
-        alpha: weight of R-Drop's divergence, whose two passes are the halves of `hidden`; 0: none.
-        chunk: positions whose logits exist at a time; None: as the device can use.
-        rows: positions of a chunk that a CPU computes at a time, so that they stay in its cache.
-        compiles: whether the sums of a chunk are compiled, on a GPU whose kernel is not taken.
     """
-    chunk = chunk or (CHUNK if hidden.device.type == "cpu" else GPU_CHUNK)
     flat = targets.flatten()
     real: Tensor | slice = slice(None)
     if tokens is None:
-        real = (flat != pad).nonzero().squeeze(1)
-    elif tokens < len(flat) or alpha:
-        real = (flat == pad).to(torch.uint8).argsort(stable=True)[:tokens]
-    if alpha:  # both passes of a position are neighbors, which no chunk of even size divides
+        real = (flat != how.pad).nonzero().squeeze(1)
+    elif tokens < len(flat) or how.alpha:
+        real = (flat == how.pad).to(torch.uint8).argsort(stable=True)[:tokens]
+    if how.alpha:  # both passes of a position are neighbors, which no chunk of even size divides
         assert isinstance(real, Tensor)
         real = real.view(2, len(real) // 2).t().flatten()
-    how = _Options(smoothing, dtype or hidden.dtype, alpha, chunk, rows, pad, compiles)
     states = hidden.flatten(0, -2)[real]
     return Loss(*_Chunked.apply(states, weight, bias, flat[real], how))  # type: ignore[no-untyped-call]
-
-
-class _Options(NamedTuple):
-    """Those of `smoothed_cross_entropy`."""
-
-    smoothing: float
-    dtype: torch.dtype
-    alpha: float
-    chunk: int
-    rows: int
-    pad: int
-    compiles: bool
 
 
 class _Chunked(torch.autograd.Function):
@@ -161,24 +155,27 @@ class _Chunked(torch.autograd.Function):
         weight: Tensor,
         bias: Tensor | None,
         targets: Tensor,
-        how: _Options,
+        how: LossOptions,
     ) -> tuple[Tensor, Tensor]:
         wanted = any(ctx.needs_input_grad[:3])
         exact = torch.promote_types(hidden.dtype, torch.float32)
-        states, matrix = hidden.detach().to(how.dtype), weight.detach().to(how.dtype)
-        offset = None if bias is None else bias.detach().to(how.dtype)
+        dtype, device = how.dtype or hidden.dtype, hidden.device
+        states, matrix = hidden.detach().to(dtype), weight.detach().to(dtype)
+        offset = None if bias is None else bias.detach().to(dtype)
         grad_hidden = torch.empty_like(hidden) if wanted else None
         grad_matrix = matrix.new_zeros(matrix.t().shape, dtype=exact) if wanted else None
         grad_bias = None if offset is None else torch.zeros_like(offset, dtype=exact)
-        smoothed = torch.zeros((), dtype=exact, device=hidden.device)
-        nll = torch.zeros((), dtype=exact, device=hidden.device)
-        parts = -(-len(targets) // how.chunk)
-        chunk = -(-len(targets) // max(parts, 1) // 16) * 16 if parts > 1 else how.chunk
+        smoothed = torch.zeros((), dtype=exact, device=device)
+        nll = torch.zeros((), dtype=exact, device=device)
+        chunk = how.chunk or (CHUNK if device.type == "cpu" else GPU_CHUNK)
+        parts = -(-len(targets) // chunk)
+        if parts > 1:
+            chunk = -(-len(targets) // parts // 16) * 16
         for first in range(0, len(targets), chunk):
             part = slice(first, first + chunk)
             logits = linear(states[part], matrix, offset)
             sums: Iterable[tuple[Tensor, Tensor]]
-            if hidden.device.type == "cpu":
+            if device.type == "cpu":
                 sums = _sums(logits, targets[part], how, exact, wanted)
             else:
                 loss, likelihood, logits = _on_gpu(logits, targets[part], how)
@@ -205,7 +202,7 @@ class _Chunked(torch.autograd.Function):
         return *saved, None, None
 
 
-def _on_gpu(logits: Tensor, targets: Tensor, how: _Options) -> tuple[Tensor, Tensor, Tensor]:
+def _on_gpu(logits: Tensor, targets: Tensor, how: LossOptions) -> tuple[Tensor, Tensor, Tensor]:
     """`fused_sums` in the fastest form; a kernel of Triton writes the gradient over the logits."""
     if how.alpha == 0 and takes_triton(logits):
         from nmtdeep.model.kernels.triton_loss import losses  # absent on most CPUs, slow to import
@@ -226,7 +223,7 @@ def fused_sums(
     Args:
         logits: `(positions, types)`; the gradient has their dtype.
         targets: `(positions,)` ids.
-        alpha: as of `smoothed_cross_entropy`.
+        alpha: as of `LossOptions`.
         pad: id of targets that do not count.
     """
     types = logits.shape[1]
@@ -265,7 +262,7 @@ def divergence(logits: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _sums(
-    logits: Tensor, targets: Tensor, how: _Options, exact: torch.dtype, wanted: bool
+    logits: Tensor, targets: Tensor, how: LossOptions, exact: torch.dtype, wanted: bool
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Loss and negative log-likelihood of `rows` positions at a time.
 

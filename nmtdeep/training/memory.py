@@ -11,6 +11,7 @@ import os
 import re
 import resource
 import sys
+from functools import partial
 from itertools import chain
 
 import torch
@@ -23,6 +24,7 @@ from nmtdeep.data.plan import Window
 from nmtdeep.errors import OutOfMemoryError, UserError
 from nmtdeep.model.build import build
 from nmtdeep.training.ranks import ALONE, Ranks
+from nmtdeep.training.setup import Setup
 from nmtdeep.units import size
 
 UNLIMITED = 2**62
@@ -96,29 +98,22 @@ def check_model_fits(model: config.Model, *, source_types: int, target_types: in
         )
 
 
-def largest_batch(
-    window: Window, recipe: Recipe, *, packed: bool = False, ranks: int = 1
-) -> Indices:
-    """The batch that keeps most for the backward pass; sentences by position in the window.
-
-    Args:
-        packed, ranks: as of `batching.batches_of_update`.
-    """
-    width, heads = recipe.model.width, recipe.model.encoder.heads
+def largest_batch(window: Window, setup: Setup) -> Indices:
+    """The batch that keeps most for the backward pass; sentences by position in the window."""
+    width, heads = setup.recipe.model.width, setup.recipe.model.encoder.heads
 
     def kept(batch: Indices) -> int:
         lengths = window.lengths[:, batch]
-        if packed:
+        if setup.packed:
             return int(lengths.sum())
         longest = lengths.max(axis=1)  # each token has activations of some widths, and attention
         return len(batch) * int(longest.sum()) * (8 * width + heads * int(longest.max()))
 
-    limit = recipe.training.batches.limit(packed=packed)
-    divided = (
-        batches_of_update(window.lengths, update, limit, packed=packed, ranks=ranks)
-        for update in window.updates
+    divide = partial(
+        batches_of_update, max_tokens=setup.max_tokens, packed=setup.packed, ranks=setup.ranks.size
     )
-    return max(chain.from_iterable(divided), key=kept)
+    batches = (divide(window.lengths, update) for update in window.updates)
+    return max(chain.from_iterable(batches), key=kept)
 
 
 class BatchLimit:
@@ -177,5 +172,6 @@ def too_large(batch: Batch, hint: str = SMALLER) -> OutOfMemoryError:
     if pairs > 1:
         where = f"a batch of {pairs} pairs"
     what = f"out of memory with {source} source and {target} target tokens"
-    where += f" of {batch.corpus}" * bool(batch.corpus)
+    if batch.corpus:
+        where += f" of {batch.corpus}"
     return OutOfMemoryError(what, where=where, hint=hint)

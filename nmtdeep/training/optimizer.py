@@ -49,21 +49,21 @@ def make_optimizer(
     """
     if isinstance(settings, config.OptimizerVariant):
         return _external(settings, model)
-    adam: dict[str, Any] = {
-        "lr": 0.0,
-        "fused": True,
-        "betas": settings.betas,
-        "eps": settings.epsilon,
-        "weight_decay": settings.weight_decay,
-    }
     if isinstance(settings, config.Muon):
-        return Muon(model, settings.momentum, dtype=dtype, ranks=ranks, **adam)
+        return Muon(model, settings, dtype=dtype, ranks=ranks)
     groups = _adam_groups(model, settings.epsilon)
     device = model.output.weight.device
     if device.type == "cuda":  # which reads the rates itself, also where a graph is replayed
-        adam["capturable"] = True
         groups = [{**group, "lr": torch.zeros((), device=device)} for group in groups]
-    optimizer: Any = torch.optim.AdamW(groups, **adam)
+    optimizer: Any = torch.optim.AdamW(
+        groups,
+        lr=0.0,
+        betas=settings.betas,
+        eps=settings.epsilon,
+        weight_decay=settings.weight_decay,
+        capturable=device.type == "cuda",
+        fused=True,
+    )
     optimizer._warned_capturable_if_run_uncaptured = True  # the first updates are not replayed
     return optimizer
 
@@ -147,16 +147,15 @@ class Muon(torch.optim.AdamW):
 
     Args:
         model: whose linear maps inside encoder and decoder are the matrices.
-        momentum: beta.
+        settings: beta is its momentum; the others are Adam's.
         dtype: bf16 makes the products of the iteration bf16; any other fp32.
-        ranks: each rank iterates over its share of the matrices.
-        adam: options of `torch.optim.AdamW`.
+        ranks: each rank iterates over its part of the matrices.
     """
 
     def __init__(
-        self, model: Transformer, momentum: float, *, dtype: torch.dtype, ranks: Ranks, **adam: Any
+        self, model: Transformer, settings: config.Muon, *, dtype: torch.dtype, ranks: Ranks
     ) -> None:
-        self.momentum = momentum
+        self.momentum = settings.momentum
         self.ranks = ranks
         self.dtype = dtype if dtype == torch.bfloat16 else None
         maps = set(linear_maps((model.encoder, model.decoder)))
@@ -164,7 +163,14 @@ class Muon(torch.optim.AdamW):
         matrices = [each for each in trained if each in maps]
         others = [each for each in trained if each not in maps]
         groups = [_group(others, ADAM_MOMENTS), _group(matrices, MUON_MOMENTS)]
-        super().__init__(groups, **adam)
+        super().__init__(
+            groups,
+            lr=0.0,
+            betas=settings.betas,
+            eps=settings.epsilon,
+            weight_decay=settings.weight_decay,
+            fused=True,
+        )
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> Any:

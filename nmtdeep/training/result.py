@@ -52,13 +52,13 @@ class Accumulated(NamedTuple):
 
     Attributes:
         number: of the update.
-        share: of it that this rank computed.
+        batches: of it that this rank computed.
         sums: `(2,)` smoothed loss and nll, of this rank.
         max_tokens: as of `UpdateResult`.
     """
 
     number: int
-    share: RankBatches
+    batches: RankBatches
     sums: Tensor
     max_tokens: int
 

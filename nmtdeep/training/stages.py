@@ -27,7 +27,7 @@ def stop_reason(recipe: Recipe, progress: Progress) -> str:
         return f"all {len(stages)} stages are complete"
     if settings.max_minutes is not None and progress.seconds >= settings.max_minutes * 60:
         return f"max_minutes {settings.max_minutes:g} reached"
-    if patience and progress.stale >= patience:
+    if patience and progress.validations_since_best >= patience:
         return f"no better validation in the last {patience}, best at update {progress.best_update}"
     return ""
 
@@ -70,7 +70,7 @@ def next_stage(recipe: Recipe, progress: Progress) -> Progress:
         return progress
     if recipe.training.growth.restart_lr:
         progress = restarted(recipe, progress)
-    return replace(progress, stale=0, scaler={})
+    return replace(progress, validations_since_best=0, scaler={})
 
 
 def keeps_model(recipe: Recipe, stage: int) -> bool:
@@ -129,10 +129,12 @@ def low_peak(recipe: Recipe, progress: Progress) -> str:
     reached, length = peak(recipe, progress, last), last - progress.schedule_offset
     if reached > 0.99 * schedule.lr:
         return ""
-    turns = settings.max_updates == "auto" and isinstance(schedule, Linear)
+    warmup = f"the warm-up of {schedule.warmup_updates:,}"
+    if settings.max_updates == "auto" and isinstance(schedule, Linear):
+        warmup = f"twice {warmup}"
     what = f"the learning rate's peak is {reached:.1e} instead of {schedule.lr:.1e}"
-    less = f"{length:,} updates are fewer than {'twice ' * turns}the warm-up of "
-    return f"{what}: {less}{schedule.warmup_updates:,}; lower --warmup-updates, or train longer"
+    less = f"{length:,} updates are fewer than {warmup}"
+    return f"{what}: {less}; lower --warmup-updates, or train longer"
 
 
 def nothing_to_do(recipe: Recipe, progress: Progress) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # torch is imported when a function needs it
     from torch import Tensor, nn
 
 START = DataPosition()
+OLDER_NAME = "stale"  # of `validations_since_best`, until 2026-11
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Progress:
         target_tokens: target tokens trained on.
         best: best validation figure so far, larger is better (a loss is negated).
         best_update: update of that figure.
-        stale: validations since then.
+        validations_since_best: validations since then.
         score: figure of this very update, if it was validated.
         scaler: state of fp16's loss scaler; empty in other precisions.
         stage: number of the stage, from 0, of a training from shallow to deep.
@@ -63,7 +64,7 @@ class Progress:
     target_tokens: NonNegativeInt = 0
     best: float | None = None
     best_update: NonNegativeInt = 0
-    stale: NonNegativeInt = 0
+    validations_since_best: NonNegativeInt = 0
     score: float | None = None
     scaler: dict[str, Any] = field(default_factory=dict)
     stage: NonNegativeInt = 0
@@ -129,10 +130,12 @@ class Progress:
     def validated(self, score: float) -> Progress:
         """After a validation with this `score`; NaN counts as worse than the best."""
         if math.isnan(score):
-            return replace(self, stale=self.stale + 1)
+            return replace(self, validations_since_best=self.validations_since_best + 1)
         if self.best is None or score > self.best:
-            return replace(self, score=score, best=score, best_update=self.update, stale=0)
-        return replace(self, score=score, stale=self.stale + 1)
+            best = replace(self, best=score, best_update=self.update, validations_since_best=0)
+            return replace(best, score=score)
+        since = self.validations_since_best + 1
+        return replace(self, score=score, validations_since_best=since)
 
     def to_json(self) -> dict[str, Any]:
         """For `state.json`, which has a plan only if there is one."""
@@ -152,6 +155,8 @@ class Progress:
             CheckpointError: if a field is missing or has an impossible value.
         """
         names = cls.__dataclass_fields__
+        if OLDER_NAME in state:
+            state = {"validations_since_best": state[OLDER_NAME], **state}
         wrong = [name for name in names if name not in state and name != "plan"]
         try:
             known = {name: value for name, value in state.items() if name in names}

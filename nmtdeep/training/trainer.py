@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,10 +12,8 @@ from torch import Tensor, nn
 
 from nmtdeep import checkpoint, memory
 from nmtdeep.config.model import SIDES
-from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.stages import Frozen
 from nmtdeep.data.batch import Batch, RankBatches, read_batch
-from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.plan import Plan
 from nmtdeep.data.position import Position, by_corpus
 from nmtdeep.model.build import build, initialize
@@ -27,12 +24,12 @@ from nmtdeep.training.divergence import diagnose, is_lost
 from nmtdeep.training.ema import MovingAverage
 from nmtdeep.training.graphs import pays_to_compile
 from nmtdeep.training.memory import largest_batch, peak_memory, release, too_large
-from nmtdeep.training.ranks import ALONE, Ranks
 from nmtdeep.training.result import UpdateResult
+from nmtdeep.training.setup import Setup
 from nmtdeep.training.sharding import gather_full
 from nmtdeep.training.stages import lr_of
 from nmtdeep.training.state import Progress, optimizer_tensors, restore_optimizer
-from nmtdeep.training.step import Step, resolve_precision
+from nmtdeep.training.step import Step
 from nmtdeep.units import counted, percent
 
 # Sentences that an initializer measures on.
@@ -45,11 +42,8 @@ class Trainer:
     """The model of a recipe in training, the same in every rank.
 
     Args:
-        recipe: what to train, and how; of one stage, if there are several.
-        data: for its vocabularies, and sentences for an initializer to measure on.
-        ranks: the ranks that train it; the device is theirs.
+        setup: of one stage.
         start: checkpoint to resume from; None: a fresh model.
-        dtype: of the matrix products; None: as the recipe says.
         ready: called when nothing can be wrong with model and checkpoint, before slow imports.
 
     Attributes:
@@ -60,18 +54,13 @@ class Trainer:
 
     def __init__(
         self,
-        recipe: Recipe,
-        data: DataDirectory,
-        ranks: Ranks = ALONE,
+        setup: Setup,
         start: Path | None = None,
         *,
-        dtype: torch.dtype | None = None,
         ready: Callable[[], object] = lambda: None,
     ) -> None:
-        self.recipe = recipe
-        self.data = data
-        self.ranks = ranks
-        self.model = initialized_model(recipe, data)
+        self.setup = setup
+        self.model = initialized_model(setup)
         if start:
             model_file = start / checkpoint.MODEL
             checkpoint.load_weights(self.model, checkpoint.read_tensors(model_file), model_file)
@@ -80,14 +69,18 @@ class Trainer:
             moments = checkpoint.read_tensors(start / checkpoint.OPTIMIZER)
         ready()
         # Processors of different kinds may have drawn and measured with other roundings.
-        ranks.broadcast_tensors(list(checkpoint.weights(self.model).values()))
-        freeze(self.model, recipe.training.frozen)
-        dtype = dtype or resolve_precision(recipe.training.precision, ranks.device)
-        how: dict[str, Any] = {"ranks": ranks, "device": ranks.device}
-        how["compiles"] = pays_to_compile(recipe, ranks.device)
-        self.step = Step(self.model, recipe.training, dtype=dtype, **how)
-        decay = recipe.training.ema
-        self.average = MovingAverage(self.model, decay) if decay else None
+        setup.ranks.broadcast_tensors(list(checkpoint.weights(self.model).values()))
+        training = setup.recipe.training
+        freeze(self.model, training.frozen)
+        self.step = Step(
+            self.model,
+            training,
+            dtype=setup.dtype,
+            ranks=setup.ranks,
+            device=setup.device,
+            compiles=pays_to_compile(setup),
+        )
+        self.average = MovingAverage(self.model, training.ema) if training.ema else None
         self.saved = start.name if start else ""
         self._real = self._padded = 0
         self._newest: tuple[RankBatches, Callable[[], UpdateResult]] | None = None
@@ -97,15 +90,16 @@ class Trainer:
                 checkpoint.load_weights(self.model, latest, start / checkpoint.OPTIMIZER)
             restore_optimizer(self.model, self.step.optimizer, moments)
             if scaler := Progress.of(start).scaler:
-                self.step.scaler.load_state_dict(scaler)
+                self.step.passes.scaler.load_state_dict(scaler)
 
-    def grown(self, recipe: Recipe) -> Trainer:
-        """A trainer of the next stage's `recipe`, whose model has learned what this one has.
+    def grown(self, setup: Setup) -> Trainer:
+        """A trainer of the next stage, whose model has learned what this one has.
 
         The moments of its optimizer and its loss scale start again (Li et al. 2020's release).
         """
-        grown = Trainer(recipe, self.data, self.ranks)
-        maps = layer_maps(recipe.training.growth.strategy, self.recipe.model, recipe.model)
+        grown = Trainer(setup)
+        old, new = self.setup.recipe.model, setup.recipe.model
+        maps = layer_maps(setup.recipe.training.growth.strategy, old, new)
         carry_over(self.model, grown.model, **maps)
         if grown.average:
             grown.average.restart()
@@ -124,30 +118,29 @@ class Trainer:
         Raises:
             OutOfMemoryError: if memory does not hold the smallest batch.
         """
-        step, device = self.step, self.ranks.device
-        packed = self.recipe.uses_packing(device.type)
-        tried = []
-        for name, place in by_corpus(position, self.data.training).items():
-            corpus = self.data.corpus(name)
-            plan = Plan(self.recipe.training.seed, self.recipe.training.batches)
+        setup, limit = self.setup, self.step.limit
+        training, tried = setup.recipe.training, []
+        plan = Plan(training.seed, training.batches)
+        for name, place in by_corpus(position, setup.data.training).items():
+            corpus = setup.data.corpus(name)
             window = plan.window(corpus, place.epoch, place.window)
-            largest = largest_batch(window, self.recipe, packed=packed, ranks=self.ranks.size)
-            tried.append(read_batch(corpus, window.indices[largest], packed=packed))
+            indices = window.indices[largest_batch(window, setup)]
+            tried.append(read_batch(corpus, indices, packed=setup.packed))
         batch = max(tried, key=lambda batch: batch.padded_tokens)
-        before = step.limit.tokens
-        with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            if device.type == "cpu" and not step.shards:
+        before = limit.tokens
+        with torch.random.fork_rng([setup.device] if setup.device.type == "cuda" else []):
+            if setup.device.type == "cpu" and not self.step.passes.shards:
                 self._lower_limit(batch)
             self._taken(batch)
-        return step.limit.tokens if step.limit.tokens < before else 0
+        return limit.tokens if limit.tokens < before else 0
 
     def _taken(self, batch: Batch) -> int:
         """Bytes that a forward and backward pass takes at its peak, on a CPU."""
         memory.forget_peak()
-        self.step.forward_backward(RankBatches.single([batch.to(self.ranks.device)]), 0)
+        self.step.forward_backward(RankBatches.single([batch.to(self.setup.device)]), 0)
         self.step.forget()
         release()
-        return peak_memory(self.ranks.device) - memory.resident()
+        return peak_memory(self.setup.device) - memory.resident()
 
     def _lower_limit(self, batch: Batch) -> None:
         """Lower the limit to what fits by the peaks of a quarter and a half of the largest batch.
@@ -157,15 +150,13 @@ class Trainer:
         limit, few, more = self.step.limit, batch.sentences // 4, batch.sentences // 2
         if not few:
             return
+        ranks, tokens = self.setup.ranks, limit.tokens
         # When all know the peaks, all have released them.
-        quarter, half = self.ranks.all_reduce_max(
+        quarter, half = ranks.all_reduce_max(
             *(self._taken(batch.part(0, count)) for count in (few, more))
         )
-        tokens = limit.tokens
         if (free := memory.available()) is not None:
-            parameters = self.model.parameters()
-            moments = 2 * sum(each.nbytes for each in parameters if each.requires_grad)
-            left = free // self.ranks.local_size - moments * (not self.step.optimizer.state) - half
+            left = free // ranks.local_size - half
             pairs = int(more + left * (more - few) / max(half - quarter, 1))
             if pairs < 1:
                 raise too_large(batch.part(0, 1))
@@ -173,8 +164,8 @@ class Trainer:
                 tokens = min(tokens, batch.part(0, pairs).cells)
         limit.reduce(tokens)
 
-    def train(self, share: RankBatches, progress: Progress) -> list[UpdateResult]:
-        """Train the update after `progress`, of which this rank computes `share`.
+    def train(self, batches: RankBatches, progress: Progress) -> list[UpdateResult]:
+        """Train the update after `progress`, of which this rank computes `batches`.
 
         While a GPU computes it, the host reads the result of the update before.
 
@@ -187,24 +178,25 @@ class Trainer:
             OutOfMemoryError: if memory does not hold the smallest batch.
         """
         update = progress.update + 1
-        self._real += share.real_tokens
-        self._padded += share.padded_tokens
-        gradients = self.step.forward_backward(share, update)
+        self._real += batches.real_tokens
+        self._padded += batches.padded_tokens
+        gradients = self.step.forward_backward(batches, update)
         before = self.finish(progress)
-        lr = lr_of(self.recipe, progress, update)
-        self._newest = share, self.step.apply(gradients, lr)
+        lr = lr_of(self.setup.recipe, progress, update)
+        self._newest = batches, self.step.apply(gradients, lr)
         if self.average:
             self.average.add(update)
         return before
 
     def graphs(self) -> str:
         """How many batches were replays of CUDA graphs; empty if there are none."""
-        step = self.step
-        if not step.replayed:
+        passes = self.step.passes
+        if not passes.replayed:
             return ""
-        replayed = f"{percent(step.replayed / step.passes)} of {step.passes:,} batches"
+        replayed = f"{percent(passes.replayed / passes.count)} of {passes.count:,} batches"
         padding = percent(1 - self._real / self._padded)
-        return f"{counted(len(step.graphs), 'CUDA graph')} replayed {replayed}, padding {padding}"
+        graphs = counted(len(passes.graphs), "CUDA graph")
+        return f"{graphs} replayed {replayed}, padding {padding}"
 
     def finish(self, progress: Progress) -> list[UpdateResult]:
         """Wait for the newest update; its result, if it was not returned before.
@@ -214,15 +206,15 @@ class Trainer:
         """
         if self._newest is None:
             return []
-        (share, wait), self._newest = self._newest, None
+        (batches, wait), self._newest = self._newest, None
         result = wait()
         if is_lost(result, progress.bad_updates):
             self.step.forget()  # recorded work would not call the hooks
             raise diagnose(
                 result,
                 self.model,
-                partial(self.step.forward_backward, share, result.number),
-                ranks=self.ranks,
+                partial(self.step.forward_backward, batches, result.number),
+                ranks=self.setup.ranks,
                 saved=self.saved,
             )
         return [result]
@@ -234,7 +226,7 @@ class Trainer:
         if self.average:
             moments |= {f"{LATEST}{name}": weight for name, weight in weights.items()}
             weights = self.average.weights
-        keep = self.ranks.is_first
+        keep = self.setup.ranks.is_first
         return gather_full(weights, keep=keep), gather_full(moments, keep=keep)
 
     def validation_model(self) -> Transformer:
@@ -242,25 +234,25 @@ class Trainer:
 
         All ranks must call this.
         """
-        if not (self.step.shards or self.average):
+        if not (self.step.passes.shards or self.average):
             return self.model
         weights = self.average.weights if self.average else checkpoint.weights(self.model)
-        tensors = gather_full(weights, keep=self.ranks.is_first)
-        if not self.ranks.is_first:
+        tensors = gather_full(weights, keep=self.setup.ranks.is_first)
+        if not self.setup.ranks.is_first:
             return self.model
-        copy = empty_model(self.recipe, self.data)
+        copy = empty_model(self.setup)
         checkpoint.load_weights(copy, tensors, Path("the copy"))
-        return copy.to(self.ranks.device)
+        return copy.to(self.setup.device)
 
 
-def initialized_model(recipe: Recipe, data: DataDirectory) -> Transformer:
+def initialized_model(setup: Setup) -> Transformer:
     """The recipe's model for this corpus, initialized.
 
     An initializer measures on sentences of the first training corpus drawn by the recipe's seed,
     which are the same for every device and rank.
     """
-    model, seed = empty_model(recipe, data), recipe.training.seed
-    corpus = data.corpus(data.training[0])
+    model, recipe, seed = empty_model(setup), setup.recipe, setup.recipe.training.seed
+    corpus = setup.data.corpus(setup.data.training[0])
     draw = np.random.default_rng(seed)
     chosen = np.sort(draw.choice(len(corpus), min(SAMPLE, len(corpus)), replace=False))
     batch = read_batch(corpus, chosen)
@@ -280,6 +272,6 @@ def freeze(model: Transformer, frozen: Frozen) -> None:
         part.requires_grad_(False)
 
 
-def empty_model(recipe: Recipe, data: DataDirectory) -> Transformer:
+def empty_model(setup: Setup) -> Transformer:
     """The recipe's model for this corpus, without values yet."""
-    return build(recipe.model, **data.pipeline.sizes)
+    return build(setup.recipe.model, **setup.data.pipeline.sizes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from nmtdeep.scoring.comet import Comet
 from nmtdeep.scoring.metrics import validation_metrics
 from nmtdeep.training.graphs import pays_to_compile
 from nmtdeep.training.loss import batch_loss
+from nmtdeep.training.setup import Setup
 
 # Tokens by which a translation may exceed a multiple of its source while validating.
 LONGEST = 20
@@ -50,16 +51,11 @@ class Validation:
         return self.scores[best_by].value if best_by in self.scores else -self.loss
 
 
-def validate(
-    model: Transformer, data: DataDirectory, recipe: Recipe, *, dtype: torch.dtype
-) -> Validation:
-    """Measure `model`, which is left in evaluation mode, on the validation set.
-
-    Args:
-        dtype: of the matrix products of the loss.
-    """
+def validate(model: Transformer, setup: Setup) -> Validation:
+    """Measure `model`, which is left in evaluation mode, on the validation set."""
+    recipe, data = setup.recipe, setup.data
     model.eval()
-    loss, nll = corpus_loss(model, data.corpus("valid"), recipe, dtype=dtype)
+    loss, nll = corpus_loss(model, data.corpus("valid"), setup)
     # A model without finite numbers cannot translate.
     if not recipe.training.validation.bleu or not math.isfinite(loss):
         return Validation(loss, nll, {}, None)
@@ -67,7 +63,7 @@ def validate(
     searcher = Searcher([model], _options(recipe), fillers=fillers)
     translator = Translator(searcher, data.pipeline)
     translations = translated(translator, data, "valid")
-    comet = comet_of(recipe, data, "valid", model.output.weight.device)
+    comet = comet_of(setup, "valid")
     metrics = scorers(validation_metrics(recipe.training.validation), comet=comet)
     scores = score_texts(translations, [data.references("valid")], metrics)
     third = len(translations) // 3
@@ -75,18 +71,16 @@ def validate(
     return Validation(loss, nll, dict(zip(("bleu", "chrf", "comet"), scores, strict=False)), sample)
 
 
-def comet_of(
-    recipe: Recipe, data: DataDirectory, split: str, device: torch.device | str
-) -> Comet | None:
+def comet_of(setup: Setup, split: str) -> Comet | None:
     """The recipe's COMET model as a metric of translations of a split; None if it has none.
 
-    The model is read once and stays on `device`.
+    The model is read once and stays on the device.
 
     Raises:
         UserError: if it cannot be read.
     """
-    name = recipe.training.validation.comet
-    return Comet(name, data.sources(split), device=str(device)) if name else None
+    name = setup.recipe.training.validation.comet
+    return Comet(name, setup.data.sources(split), device=str(setup.device)) if name else None
 
 
 def _options(recipe: Recipe) -> DecodingOptions:
@@ -95,11 +89,14 @@ def _options(recipe: Recipe) -> DecodingOptions:
     An untrained model does not end its sentences. Limits that hardly depend on the source, such as
     fairseq's 0 and 200, would make its validation much longer than its training.
     """
-    options: dict[str, Any] = {"beam": recipe.training.validation.beam}
+    options = DecodingOptions(beam=recipe.training.validation.beam)
     if recipe.decoding.max_length_constant > LONGEST:
-        options["max_length_factor"] = max(recipe.decoding.max_length_factor, 2.0)
-        options["max_length_constant"] = LONGEST
-    return DecodingOptions(**options).with_recipe(recipe)
+        options = DecodingOptions(
+            beam=recipe.training.validation.beam,
+            max_length_factor=max(recipe.decoding.max_length_factor, 2.0),
+            max_length_constant=LONGEST,
+        )
+    return options.with_recipe(recipe)
 
 
 def translated(
@@ -120,27 +117,30 @@ def long_lines(corpus: ParallelCorpus, recipe: Recipe) -> str:
     """How many pairs of the validation set are longer than that; empty if none is."""
     lengths, most = np.maximum(corpus.source.lengths, corpus.target.lengths), longest_line(recipe)
     count = int((lengths > most + 1).sum())
-    return f"{count:,} of valid, of which the loss takes the first {most} subwords" * bool(count)
+    return f"{count:,} of valid, of which the loss takes the first {most} subwords" if count else ""
 
 
 @torch.inference_mode()
-def corpus_loss(
-    model: Transformer, corpus: ParallelCorpus, recipe: Recipe, *, dtype: torch.dtype
-) -> tuple[float, float]:
+def corpus_loss(model: Transformer, corpus: ParallelCorpus, setup: Setup) -> tuple[float, float]:
     """Smoothed loss and negative log-likelihood of a corpus, nats per target token.
 
     Each side counts as far as `longest_line` allows: memory grows with the square of its length.
     """
-    sides = (corpus.source, corpus.target)
+    recipe, sides = setup.recipe, (corpus.source, corpus.target)
     corpus = ParallelCorpus(*(replace(side, most=longest_line(recipe) + 1) for side in sides))
     lengths = np.stack((corpus.source.lengths, corpus.target.lengths))
-    tokens, device = 0, model.output.weight.device
+    tokens, device = 0, setup.device
     total = torch.zeros(2, dtype=torch.float64, device=device)
-    smoothing, compiles = recipe.training.label_smoothing, pays_to_compile(recipe, device)
-    budget = recipe.training.batches.limit(packed=recipe.uses_packing(device.type))
-    for indices in cut_by_tokens(lengths.max(axis=0), sort_by_length(lengths), budget):
+    compute = partial(
+        batch_loss,
+        model,
+        smoothing=recipe.training.label_smoothing,
+        dtype=setup.dtype,
+        compiles=pays_to_compile(setup),
+    )
+    for indices in cut_by_tokens(lengths.max(axis=0), sort_by_length(lengths), setup.max_tokens):
         batch = read_batch(corpus, indices).to(device)
-        sums = batch_loss(model, batch, smoothing=smoothing, dtype=dtype, compiles=compiles)
+        sums = compute(batch)
         total += torch.stack((sums.smoothed, sums.nll)).double()  # read by the host at the end
         tokens += batch.target_tokens
     smoothed, nll = total.tolist()

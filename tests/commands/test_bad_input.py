@@ -198,7 +198,7 @@ def test_a_full_disk_under_the_log(nmtdeep, data, tmp_path):
     run = tmp_path / "run"
     run.mkdir()
     (run / "train.log").write_text("x" * 30_000)
-    full = Interrupt("nmtdeep.training.step:Step.move", 3, "full")
+    full = Interrupt("nmtdeep.training.step:Step.apply", 3, "full")
     done = train(nmtdeep, run, interrupt=full)
     assert done.code == 2
     last = done.err.splitlines()[-1]

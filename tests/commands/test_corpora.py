@@ -62,7 +62,7 @@ def test_killed_in_both_stages_it_ends_as_the_whole(nmtdeep, mixed):
     assert {"clean": 1, "web": 1, "crawl": 0} in epochs
     interrupts: Sequence[Interrupt] = (
         Interrupt("nmtdeep.training.loss:smoothed_cross_entropy", 5),
-        Interrupt("nmtdeep.training.loop:Display.updated", 4, "term"),
+        Interrupt("nmtdeep.training.loop:Recorder.updated", 4, "term"),
         Interrupt("nmtdeep.checkpoint:save_tensors", 3, "half"),
     )
     for interrupt in interrupts:

@@ -27,7 +27,7 @@ HOW = ("--device", "cpu", "--threads", 1, "--final-scores")
 KILLS = {
     "in the weights that it starts from": Interrupt("nmtdeep.checkpoint:save_tensors", 1, "half"),
     "before the first update": Interrupt(LOSS, 1),
-    "in a later update": Interrupt(f"{STEP}:Step.move", 5),
+    "in a later update": Interrupt(f"{STEP}:Step.apply", 5),
 }
 
 

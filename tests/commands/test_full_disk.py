@@ -75,7 +75,7 @@ def test_preprocess(nmtdeep, disk, kilobytes):
 @pytest.mark.parametrize("kilobytes", [0, 200])
 def test_train(nmtdeep, whole, disk, kilobytes):
     run = disk.path / "run"
-    leave = Interrupt("nmtdeep.training.step:Step.move", 4, "term")
+    leave = Interrupt("nmtdeep.training.step:Step.apply", 4, "term")
     assert train(nmtdeep, run, interrupt=leave).code == 143
     disk.leave(kilobytes)
     fails(train(nmtdeep, run), FULL)

@@ -14,7 +14,7 @@ from commands.runs import DOUBLE, contents, losses, train
 from nmtdeep.training.launch import SECONDS_TO_SAVE
 
 pytestmark = pytest.mark.usefixtures("data")
-STEP = "nmtdeep.training.step:Step.move"
+STEP = "nmtdeep.training.step:Step.apply"
 VALIDATION = "nmtdeep.training.validation:score_texts"
 
 

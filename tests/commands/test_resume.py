@@ -20,7 +20,7 @@ KILLS = {
     "updates": {
         "before the first checkpoint": Interrupt(LOSS, 1),
         "in the middle of an update": Interrupt(LOSS, 12),
-        "after the step, before the log": Interrupt(f"{LOOP}:Display.updated", 2),
+        "after the step, before the log": Interrupt(f"{LOOP}:Recorder.updated", 2),
         "in a validation": Interrupt("nmtdeep.training.validation:score_texts", 1),
     },
     "checkpoints": {
@@ -60,7 +60,7 @@ def test_killed_under_bpe_dropout_and_patience(nmtdeep, whole_dropout, tmp_path)
     run, options = tmp_path / "run", {"recipe": "dropout.yaml", "data": "data-dropout"}
     for interrupt in (
         Interrupt("nmtdeep.data.segmentation:Segmenter.draw", 100),
-        Interrupt(f"{LOOP}:Display.updated", 3),
+        Interrupt(f"{LOOP}:Recorder.updated", 3),
         Interrupt("nmtdeep.training.validation:corpus_loss", 1),
     ):
         assert train(nmtdeep, run, interrupt=interrupt, **options).code == -9
@@ -74,7 +74,7 @@ def test_killed_under_bpe_dropout_and_patience(nmtdeep, whole_dropout, tmp_path)
 )
 def test_a_signal_saves_first(nmtdeep, whole, tmp_path, name, code, update):
     run = tmp_path / "run"
-    stopped = train(nmtdeep, run, interrupt=Interrupt(f"{STEP}:Step.move", update, name))
+    stopped = train(nmtdeep, run, interrupt=Interrupt(f"{STEP}:Step.apply", update, name))
     if update < 11:
         message = f"stopped by SIG{name.upper()}, saved at update {update}; "
         assert message + "run the same command to resume" in stopped.err
@@ -142,7 +142,7 @@ def test_more_updates_continue_the_training(nmtdeep, whole, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(whole, run, symlinks=True)
     assert nmtdeep("average-checkpoints", run, "--last", 2).code == 0
-    killed = Interrupt(f"{STEP}:Step.move", 1)
+    killed = Interrupt(f"{STEP}:Step.apply", 1)
     more = train(nmtdeep, run, "training.max_updates=14", interrupt=killed)
     assert more.code == -9
     assert "training.max_updates: 11 -> 14" in more.err
@@ -158,7 +158,7 @@ def test_more_updates_continue_the_training(nmtdeep, whole, tmp_path):
 def test_smaller_batches_on_the_device_make_the_same_updates(nmtdeep, data, tmp_path):
     exact = ("model.dropout.embedding=0", "model.dropout.residual=0", "training.precision=fp32")
     for name, tokens in (("large", 400), ("small", 100)):
-        stopped = Interrupt(f"{STEP}:Step.move", 5, "term")
+        stopped = Interrupt(f"{STEP}:Step.apply", 5, "term")
         assert train(nmtdeep, tmp_path / name, *exact, interrupt=stopped).code == 143
         done = train(nmtdeep, tmp_path / name, *exact, "--max-tokens", tokens)
         assert done.code == 0, done.err

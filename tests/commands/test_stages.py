@@ -81,14 +81,14 @@ def test_one_run_grows_from_stage_to_stage(nmtdeep, staged):
         (
             Interrupt(LOSS, 2),
             Interrupt("nmtdeep.training.trainer:carry_over", 1),
-            Interrupt(f"{LOOP}:Display.updated", 4),
+            Interrupt(f"{LOOP}:Recorder.updated", 4),
             Interrupt("nmtdeep.training.trainer:carry_over", 1),
-            Interrupt(f"{LOOP}:Display.updated", 3, "term"),
+            Interrupt(f"{LOOP}:Recorder.updated", 3, "term"),
         ),
         (
             Interrupt("nmtdeep.files:sync", 2),
             Interrupt("nmtdeep.training.trainer:carry_over", 2),
-            Interrupt(f"{LOOP}:Display.updated", 2, "int"),
+            Interrupt(f"{LOOP}:Recorder.updated", 2, "int"),
         ),
     ],
     ids=["each growth alone", "both growths"],
@@ -109,7 +109,7 @@ def test_two_processes_grow_together_and_resume(nmtdeep, data, tmp_path):
     single, run = tmp_path / "one", tmp_path / "two"
     finished = train(nmtdeep, single, *choice)
     assert finished.code == 0, finished.err
-    two, killed = (*choice, "--processes", 2), Interrupt(f"{LOOP}:Display.updated", 5)
+    two, killed = (*choice, "--processes", 2), Interrupt(f"{LOOP}:Recorder.updated", 5)
     assert train(nmtdeep, run, *two, interrupt=killed).code
     resumed = train(nmtdeep, run, *two)
     assert resumed.code == 0, resumed.err

@@ -33,9 +33,9 @@ from nmtdeep.training.step import Step
 
 rank, start = os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"]
 if (rank, start) == ("1", "0"):
-    Interrupt("nmtdeep.training.step:Step.move", 5, "kill").install()
+    Interrupt("nmtdeep.training.step:Step.apply", 5, "kill").install()
 if (rank, start) == ("0", "1"):
-    update, calls = Step.move, []
+    update, calls = Step.apply, []
 
     def stopped(*arguments):
         calls.append(None)
@@ -43,7 +43,7 @@ if (rank, start) == ("0", "1"):
             os.kill(os.getppid(), signal.SIGTERM)
         return update(*arguments)
 
-    Step.move = stopped
+    Step.apply = stopped
 run()
 """
 
@@ -94,15 +94,3 @@ def test_shards_resume_as_a_whole_and_the_whole_as_shards(nmtdeep, tmp_path):
         assert {key: value.shape for key, value in first.items()} == {
             key: value.shape for key, value in second.items()
         }
-
-
-def test_options_that_exclude_shards(nmtdeep, tmp_path):
-    for choice, why in (
-        ((), "full spreads a model over several processes: pass --processes"),
-        (("training.optimizer=muon",), "muon, which needs whole matrices: set optimizer: adam"),
-        (("--precision", "fp16"), "fp16, whose loss scale is a decision of one process"),
-        (("training.stages=[{encoder: 1, updates: 2}, {}]",), "a model that grows must be whole"),
-    ):
-        refused = train(nmtdeep, tmp_path / "run", "training.sharding=full", *choice)
-        assert refused.code == 2
-        assert why in refused.err

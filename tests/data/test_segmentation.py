@@ -25,6 +25,7 @@ from nmtdeep.text.vocabulary import PAD, UNK
 from nmtdeep.tools.demo import __file__ as demo
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.ranks import Ranks
+from nmtdeep.training.setup import Setup
 from nmtdeep.training.state import Progress
 
 LINES = ["lower wider newest houses", "newer houses lowest <unk>", "wider lower newer"] * 20
@@ -234,15 +235,12 @@ def batches(
     settings = {"group_tokens": 300, "tokens_per_update": 600, "max_tokens": max_tokens}
     text = text or data.pipeline.config
     recipe = Recipe.model_validate({"text": text.model_dump(), "training": {"batches": settings}})
-    feeds = [
-        upcoming(recipe, data, progress, Ranks(rank, ranks, device=torch.device("cpu")))
-        for rank in range(ranks)
-    ]
+    feeds = [upcoming(Setup(recipe, data, Ranks(rank, ranks)), progress) for rank in range(ranks)]
     result = []
     for _ in range(count):
         comings = [next(feed) for feed in feeds]
-        made: dict[int, Batch] = dict(sorted(b for each in comings for b in each.share.batches))
-        sums = {(each.share.target_tokens, each.share.real_tokens) for each in comings}
+        made: dict[int, Batch] = dict(sorted(b for each in comings for b in each.batches.batches))
+        sums = {(each.batches.target_tokens, each.batches.real_tokens) for each in comings}
         result.append((made, sums, comings[0].position))
     return result
 

@@ -11,6 +11,7 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.devices import resolve_device
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.ranks import Ranks
+from nmtdeep.training.setup import Setup
 from nmtdeep.training.state import Progress
 
 # Without it, cuBLAS may add in another order each time; it is read once, when cuBLAS starts.
@@ -57,7 +58,7 @@ def make_share(tiny_run, tiny_config, tmp_path):
         described = {**tiny_run.recipe.model_dump(), "training": settings}
         described["model"] = tiny_config(**choice or {}).model_dump()
         ranks, recipe = Ranks(device=device), Recipe.model_validate(described)
-        with closing(upcoming(recipe, tiny_run.data, Progress(), ranks)) as feed:
-            return next(feed).share
+        with closing(upcoming(Setup(recipe, tiny_run.data, ranks), Progress())) as feed:
+            return next(feed).batches
 
     return make

@@ -9,7 +9,8 @@ from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.training import Training
 from nmtdeep.decoding.searcher import Searcher, SourceBatch
 from nmtdeep.text.vocabulary import EOS, PAD
-from nmtdeep.training.step import PRECISIONS, Step
+from nmtdeep.training.setup import PRECISIONS
+from nmtdeep.training.step import Step
 
 CPU = torch.device("cpu")
 # Norm of the difference over the norm, of all gradients; each alone may differ four times as much.
@@ -29,8 +30,8 @@ def norm(*values):
 def computed(model, share, device, precision="fp32"):
     """An update's sums (loss and nll) and gradients by name, in float64 on the CPU."""
     step = Step(model, Training(label_smoothing=0.1), dtype=PRECISIONS[precision], device=device)
-    step.scaler = torch.amp.GradScaler(device.type, 1024.0, enabled=precision == "fp16")
-    sums, scale = step.forward_backward(share, 1).sums.cpu(), step.scaler.get_scale()
+    step.passes.scaler = torch.amp.GradScaler(device.type, 1024.0, enabled=precision == "fp16")
+    sums, scale = step.forward_backward(share, 1).sums.cpu(), step.passes.scaler.get_scale()
     return sums, {n: p.grad.double().cpu() / scale for n, p in model.named_parameters()}
 
 

@@ -7,7 +7,8 @@ import torch
 
 from nmtdeep.config.training import Training
 from nmtdeep.data.batch import RankBatches
-from nmtdeep.training.step import PRECISIONS, Step
+from nmtdeep.training.setup import PRECISIONS
+from nmtdeep.training.step import Step
 from tests.training.test_graphs import filled_shares
 
 CHOICES = {
@@ -25,7 +26,7 @@ def trained(model, shares, device, precision, records, optimizer, forgets=0):
     step = Step(
         model, Training.model_validate(settings), dtype=PRECISIONS[precision], device=device
     )
-    step._records = records
+    step.passes._records = records
     results = []
     for number, share in enumerate(shares, start=1):
         if number == forgets:
@@ -59,7 +60,7 @@ def test_updates(name, precision, optimizer, stance, device, tiny_model, tiny_ru
         torch.use_deterministic_algorithms(False)
     (graphed, weights, step), (eager, expected, other) = found
     # At least the batches after the first of each size; Adam's steps too, but for a loss scale.
-    assert step.graphs.replays >= 11 and not other.graphs.calls
+    assert step.passes.graphs.replays >= 11 and not other.passes.graphs.calls
     assert graphed == eager
     assert all(map(torch.equal, weights, expected))
 
@@ -78,6 +79,6 @@ def test_graphs_are_recorded_anew_after_they_were_freed(device, tiny_model, tiny
         )
         found.append(trained(model, shares, device, "fp32", True, "adam", forgets))
     (whole, expected, step), (freed, weights, other) = found
-    assert 0 < other.graphs.replays < step.graphs.replays
+    assert 0 < other.passes.graphs.replays < step.passes.graphs.replays
     assert [each.loss for each in freed] == pytest.approx([each.loss for each in whole], rel=1e-5)
     torch.testing.assert_close(weights, expected, rtol=0, atol=1e-4)

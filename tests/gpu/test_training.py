@@ -12,7 +12,8 @@ from nmtdeep import checkpoint
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.training import Training
 from nmtdeep.training.loop import train
-from nmtdeep.training.step import PRECISIONS, Step
+from nmtdeep.training.setup import PRECISIONS
+from nmtdeep.training.step import Step
 from tests.training.test_memory import Memory
 
 CPU = torch.device("cpu")
@@ -98,7 +99,7 @@ def test_an_overflow_of_fp16_skips_the_update(device, make_model, make_share):
     share, scale = make_share(device), 2.0**33
     exact = step_of(make_model(), device).update(share, 1, 0.01)
     step = step_of(make_model(), device, "fp16")
-    step.scaler = torch.amp.GradScaler(device.type, init_scale=scale)
+    step.passes.scaler = torch.amp.GradScaler(device.type, init_scale=scale)
     before = values(step.model)
     while (result := step.update(share, 1, 0.01)).skipped:
         scale /= 2

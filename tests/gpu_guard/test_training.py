@@ -20,7 +20,8 @@ from nmtdeep.data.capacity import Capacity
 from nmtdeep.model.build import build
 from nmtdeep.packing import Packing
 from nmtdeep.training.graphs import Graphs
-from nmtdeep.training.step import PRECISIONS, Step
+from nmtdeep.training.setup import PRECISIONS
+from nmtdeep.training.step import Step
 
 from .pretend import Recorder, pretended
 from .torch_tables import missing
@@ -134,6 +135,6 @@ def test_few_launches_of_a_replayed_update_are_outside_its_graphs(
                 step.update(share, number, 1e-4)
             recorder.forget()
             step.update(share, 4, 1e-4)
-    assert step.graphs.replays == 3 + 2  # of batches and of steps
+    assert step.passes.graphs.replays == 3 + 2  # of batches and of steps
     assert recorder.launches.total() <= 30, recorder.launches
     assert set(recorder.waits) == AT_THE_END

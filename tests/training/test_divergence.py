@@ -14,9 +14,10 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batch import RankBatches, read_batch
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DivergenceError
-from nmtdeep.training.display import figures
 from nmtdeep.training.ranks import ALONE, Ranks
+from nmtdeep.training.recorder import figures
 from nmtdeep.training.result import UpdateResult
+from nmtdeep.training.setup import Setup
 from nmtdeep.training.state import Progress
 from nmtdeep.training.trainer import Trainer
 from training.in_ranks import in_ranks
@@ -84,7 +85,7 @@ def weights(trainer: Trainer) -> list[torch.Tensor]:
 def test_weights_that_are_not_finite_are_named_by_layer(
     bad: float, place: str, kind: str, precision: str, tiny_run: Any
 ) -> None:
-    trainer = Trainer(recipe_of(tiny_run, precision=precision), tiny_run.data)
+    trainer = Trainer(Setup(recipe_of(tiny_run, precision=precision), tiny_run.data))
     sublayer = trainer.model.get_submodule(f"{place}.sublayer")
     next(iter(sublayer.parameters())).data[0] = bad
     before = weights(trainer)
@@ -99,7 +100,7 @@ def test_weights_that_are_not_finite_are_named_by_layer(
 
 def test_weights_that_relu_hides_are_named(tiny_run: Any) -> None:
     """On a CPU max(NaN, 0) = 0: the forward pass is finite, the gradient is not."""
-    trainer = Trainer(recipe_of(tiny_run), tiny_run.data)
+    trainer = Trainer(Setup(recipe_of(tiny_run), tiny_run.data))
     sublayer = trainer.model.get_submodule("encoder.layers.1.sublayers.1.sublayer")
     next(iter(sublayer.parameters())).data[0] = math.nan
     with pytest.raises(
@@ -109,7 +110,7 @@ def test_weights_that_relu_hides_are_named(tiny_run: Any) -> None:
 
 
 def test_the_layer_is_named_in_a_model_of_compiled_layers(tiny_run: Any) -> None:
-    trainer = Trainer(recipe_of(tiny_run), tiny_run.data)
+    trainer = Trainer(Setup(recipe_of(tiny_run), tiny_run.data))
     trainer.model.compile_layers(backend="eager")
     place = "encoder.layers.1.sublayers.1"
     with torch.no_grad():
@@ -120,7 +121,7 @@ def test_the_layer_is_named_in_a_model_of_compiled_layers(tiny_run: Any) -> None
 
 
 def test_gradients_that_are_not_finite_are_named_by_layer(tiny_run: Any) -> None:
-    trainer = Trainer(recipe_of(tiny_run), tiny_run.data, start=tiny_run.newer)
+    trainer = Trainer(Setup(recipe_of(tiny_run), tiny_run.data), tiny_run.newer)
     updates = shares(tiny_run.data)
     progress = run(trainer, updates[:3], Progress(update=20))
     name = "decoder.layers.0.sublayers.2.norm.weight"
@@ -135,7 +136,7 @@ def test_gradients_that_are_not_finite_are_named_by_layer(tiny_run: Any) -> None
 
 def test_one_bad_update_is_survived_as_if_it_had_not_been(tiny_run: Any) -> None:
     recipe, updates = recipe_of(tiny_run), shares(tiny_run.data)
-    hurt, spared = (Trainer(recipe, tiny_run.data) for _ in range(2))
+    hurt, spared = (Trainer(Setup(recipe, tiny_run.data)) for _ in range(2))
     progress = run(hurt, updates[:2], Progress())
     hook = hurt.model.encoder.norm.weight.register_hook(lambda gradient: gradient * math.nan)
     progress = run(hurt, updates[2:4], progress)
@@ -151,7 +152,7 @@ def test_one_bad_update_is_survived_as_if_it_had_not_been(tiny_run: Any) -> None
 def test_bad_updates_in_a_row_are_counted_over_a_resumption(tiny_run: Any) -> None:
     twice = Progress(update=6).after_result(bad=True)
     twice = Progress.from_json(twice.after_result(bad=True).to_json())
-    trainer = Trainer(recipe_of(tiny_run), tiny_run.data)
+    trainer = Trainer(Setup(recipe_of(tiny_run), tiny_run.data))
     trainer.model.encoder.norm.weight.register_hook(lambda gradient: gradient * math.nan)
     with pytest.raises(DivergenceError, match="update 7"):
         run(trainer, shares(tiny_run.data)[:1], twice)
@@ -159,18 +160,22 @@ def test_bad_updates_in_a_row_are_counted_over_a_resumption(tiny_run: Any) -> No
 
 
 def test_a_loss_scale_that_collapses_is_named(tiny_run: Any) -> None:
-    trainer = Trainer(recipe_of(tiny_run), tiny_run.data)
-    trainer.step.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**-7)
+    trainer = Trainer(Setup(recipe_of(tiny_run), tiny_run.data))
+    trainer.step.passes.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**-7)
     trainer.model.encoder.norm.weight.register_hook(lambda gradient: gradient * math.inf)
     # 2^-8, -9, -10 are borne, 2^-11 is not.
     with pytest.raises(DivergenceError, match=r"update 4: fp16's loss scale fell to 4\.9e-04"):
         run(trainer, shares(tiny_run.data), Progress())
 
 
+class Fp16(Setup):
+    dtype = torch.float16
+
+
 def fp16_trainer(tiny_run: Any, scale: float) -> Trainer:
     """Real fp16: the program does not offer it on a CPU, where it is too slow."""
-    trainer = Trainer(recipe_of(tiny_run), tiny_run.data, dtype=torch.float16)
-    trainer.step.scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+    trainer = Trainer(Fp16(recipe_of(tiny_run), tiny_run.data))
+    trainer.step.passes.scaler = torch.amp.GradScaler("cpu", init_scale=scale)
     return trainer
 
 
@@ -182,7 +187,7 @@ def test_gradients_beyond_fp16_halve_the_scale_until_they_fit(tiny_run: Any) -> 
         assert all(map(torch.equal, weights(trainer), start)) and not seen[-1].is_bad
         seen.append(trained(trainer, share))
     assert len(seen) > 3 and seen[-1].scale == 2.0**33 / 2 ** (len(seen) - 1)
-    exact = Trainer(recipe_of(tiny_run), tiny_run.data)
+    exact = Trainer(Setup(recipe_of(tiny_run), tiny_run.data))
     right = trained(exact, share)
     assert seen[-1].loss == pytest.approx(right.loss, rel=2e-3)
     assert seen[-1].gradient_norm == pytest.approx(right.gradient_norm, rel=2e-2)
@@ -204,13 +209,13 @@ def go_wrong(ranks: Ranks, recipes: list[Recipe], data: Path) -> list[str]:
 
 
 def _wrong(ranks: Ranks, recipe: Recipe, data: Path) -> str:
-    trainer = Trainer(recipe, DataDirectory.open(data), ranks)
+    trainer = Trainer(Setup(recipe, DataDirectory.open(data), ranks))
     if ranks.rank:
         trainer.model.get_submodule("decoder.layers.1.sublayers.0").register_forward_hook(
             lambda module, inputs, output: output * math.nan
         )
     try:
-        run(trainer, shares(trainer.data, ranks), Progress())
+        run(trainer, shares(trainer.setup.data, ranks), Progress())
     except DivergenceError as error:
         return str(error)
     return ""
@@ -235,13 +240,13 @@ def test_means_exclude_skipped_updates() -> None:
 def test_a_validation_with_a_score_of_nan_is_not_the_best() -> None:
     progress = Progress(update=3).validated(math.nan)
     assert (progress.best, progress.score) == (None, None)
-    assert (progress.is_best, progress.stale) == (False, 1)
+    assert (progress.is_best, progress.validations_since_best) == (False, 1)
     assert progress.validated(-5.0).best == -5.0
 
 
 def test_results_come_one_update_late_and_change_nothing(tiny_run: Any) -> None:
     updates, progress = shares(tiny_run.data), Progress()
-    late, prompt = (Trainer(recipe_of(tiny_run), tiny_run.data) for _ in range(2))
+    late, prompt = (Trainer(Setup(recipe_of(tiny_run), tiny_run.data)) for _ in range(2))
     results = []
     for share in updates:
         results.append(late.train(share, progress))
@@ -254,7 +259,7 @@ def test_results_come_one_update_late_and_change_nothing(tiny_run: Any) -> None:
 
 
 def test_no_update_follows_those_that_are_lost(tiny_run: Any) -> None:
-    trainer, progress = Trainer(recipe_of(tiny_run), tiny_run.data), Progress()
+    trainer, progress = Trainer(Setup(recipe_of(tiny_run), tiny_run.data)), Progress()
     before, share = weights(trainer), shares(tiny_run.data)[0]
     hook = trainer.model.encoder.norm.weight.register_hook(lambda gradient: gradient * math.nan)
     for _ in range(3):

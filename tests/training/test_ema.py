@@ -17,6 +17,7 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.ema import MovingAverage
 from nmtdeep.training.loop import train
+from nmtdeep.training.setup import Setup
 from nmtdeep.training.trainer import Trainer, initialized_model
 from nmtdeep.training.validation import corpus_loss
 
@@ -82,7 +83,7 @@ def test_checkpoints_hold_the_average_and_training_goes_on_from_the_latest_weigh
 ) -> None:
     averaged, plain = trained("averaged", 6, ema=DECAY), trained("plain", 6)
     recipe = checkpoint.load(plain).recipe
-    expected = checkpoint.weights(initialized_model(recipe, tiny_run.data))
+    expected = checkpoint.weights(initialized_model(Setup(recipe, tiny_run.data)))
     for update, d in enumerate(D[:6], start=1):
         latest, moments, _ = read(plain, update)
         expected = {name: d * expected[name] + (1 - d) * latest[name] for name in expected}
@@ -117,20 +118,21 @@ def test_the_average_is_validated(trained: Callable[..., Path], tiny_run: Any) -
     (record,) = (each for each in records if each["kind"] == "validation")
     loaded = checkpoint.load(run / "checkpoint_3")
     valid = tiny_run.data.corpus("valid")
-    _, nll = corpus_loss(loaded.model, valid, loaded.recipe, dtype=torch.float32)
+    setup = Setup(loaded.recipe.with_training(precision="fp32"), tiny_run.data)
+    _, nll = corpus_loss(loaded.model, valid, setup)
     assert record["valid_nll"] == pytest.approx(nll, rel=1e-6)
     checkpoint.load_weights(loaded.model, read(run, 3)[2], run)
-    _, other = corpus_loss(loaded.model, valid, loaded.recipe, dtype=torch.float32)
+    _, other = corpus_loss(loaded.model, valid, setup)
     assert abs(other - nll) > 1e-4
 
 
 def test_a_grown_model_begins_a_new_average(tiny_run: Any) -> None:
     described = tiny_run.recipe.model_dump() | {"training": {"ema": DECAY}}
-    trainer = Trainer(Recipe.model_validate(described), tiny_run.data)
+    trainer = Trainer(Setup(Recipe.model_validate(described), tiny_run.data))
     described["model"]["encoder"]["depth"] = 3
     for weight in trainer.average.weights.values():
         weight.zero_()
-    grown = trainer.grown(Recipe.model_validate(described))
+    grown = trainer.grown(Setup(Recipe.model_validate(described), tiny_run.data))
     assert_close(grown.average.weights, checkpoint.weights(grown.model), rtol=0, atol=0)
     name = "encoder.layers.1.sublayers.0.sublayer.output.weight"
     assert torch.equal(grown.average.weights[name], trainer.model.get_parameter(name))

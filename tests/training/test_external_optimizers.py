@@ -163,7 +163,9 @@ def test_bad_updates_change_nothing_and_training_resumes(
     assert equal(checkpoint.weights(hurt.step.model), weights)
     if scaled:
         for run in (hurt, spared):
-            run.step.scaler = torch.amp.GradScaler("cpu", init_scale=1.0, growth_interval=1000)
+            run.step.passes.scaler = torch.amp.GradScaler(
+                "cpu", init_scale=1.0, growth_interval=1000
+            )
     hurt.update(1, bad=True)
     assert equal(hurt.tensors(), fresh)
     for number in (2, 3):
@@ -179,7 +181,7 @@ def test_bad_updates_change_nothing_and_training_resumes(
     checkpoint.load_weights(resumed.step.model, restored, Path("the test"))
     restore_optimizer(resumed.step.model, resumed.step.optimizer, hurt.moments())
     if scaled:
-        resumed.step.scaler = hurt.step.scaler
+        resumed.step.passes.scaler = hurt.step.passes.scaler
     for number in (5, 6):
         spared.update(number)
         resumed.update(number)

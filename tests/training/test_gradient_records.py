@@ -17,9 +17,9 @@ from nmtdeep.config.stages import Frozen
 from nmtdeep.config.training import Training
 from nmtdeep.data.batch import Batch, RankBatches
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.display import figures
 from nmtdeep.training.loop import train
 from nmtdeep.training.loss import batch_loss
+from nmtdeep.training.recorder import figures
 from nmtdeep.training.step import Step
 from nmtdeep.training.trainer import freeze
 

@@ -19,6 +19,8 @@ from nmtdeep.training import feed
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.graphs import Graphs, eager_because
 from nmtdeep.training.loss import fused_sums
+from nmtdeep.training.ranks import Ranks
+from nmtdeep.training.setup import Setup
 from nmtdeep.training.state import Progress
 from nmtdeep.training.step import Step
 
@@ -98,15 +100,15 @@ def test_fifty_recorded_updates_equal_eager_ones(tiny_model, tiny_run, optimizer
     for records in (True, False):
         model = tiny_model(types=types, dropout=0.1)
         step = Step(model, Training.model_validate({"clip_norm": 1.0, "optimizer": optimizer}))
-        step.graphs, step._records = Poisoned(step.device), records
+        step.passes.graphs, step.passes._records = Poisoned(step.device), records
         results = []
         for number, share in enumerate(shares, start=1):
             results.append(step.update(share, number, 1e-2))
             if records:
-                step._sums.fill_(float("nan"))
+                step.passes._sums.fill_(float("nan"))
                 step._norms.fill_(float("nan"))
         found.append((results, dict(model.named_parameters())))
-        assert step.graphs.replays == (replays(shares, optimizer) if records else 0)
+        assert step.passes.graphs.replays == (replays(shares, optimizer) if records else 0)
     (recorded, weights), (eager, expected) = found
     assert recorded == eager
     assert all(torch.equal(weights[name], value) for name, value in expected.items())
@@ -137,13 +139,13 @@ def test_the_feed_fills_batches_by_the_first_updates_of_the_training(tiny_run, m
     recipe = Recipe.model_validate(described)
 
     def capacities_of(progress, count):
-        with closing(upcoming(recipe, tiny_run.data, progress)) as coming:
+        with closing(upcoming(Setup(recipe, tiny_run.data), progress)) as coming:
             shares = [next(coming) for _ in range(count)]
         for each in shares:
-            ((_, batch),) = each.share.batches
-            assert each.share.padded_tokens == batch.source.numel() + batch.target_output.numel()
-            assert each.share.target_tokens == batch.target_tokens
-        return [each.share.batches[0][1].capacity for each in shares], shares
+            ((_, batch),) = each.batches.batches
+            assert each.batches.padded_tokens == batch.source.numel() + batch.target_output.numel()
+            assert each.batches.target_tokens == batch.target_tokens
+        return [each.batches.batches[0][1].capacity for each in shares], shares
 
     whole, shares = capacities_of(Progress(), 12)
     assert len({*whole} - {None}) in range(1, 9)
@@ -157,7 +159,8 @@ def test_what_runs_eagerly_says_why(tiny_run):
         for key, value in changes.items():
             section, _, name = key.partition("__")
             described[section][name] = value
-        return eager_because(Recipe.model_validate(described), torch.device(device))
+        ranks = Ranks(device=torch.device(device))
+        return eager_because(Setup(Recipe.model_validate(described), tiny_run.data, ranks))
 
     assert reason() == ""
     assert "GPU" in reason("cpu")

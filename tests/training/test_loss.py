@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from nmtdeep.training.loss import fused_sums, smoothed_cross_entropy
+from nmtdeep.training.loss import LossOptions, fused_sums, smoothed_cross_entropy
 
 PAD, TYPES, WIDTH = 0, 7, 5
 TARGETS = torch.tensor([[3, 6, 1, PAD], [2, 1, PAD, PAD], [5, 5, 4, 1]])
@@ -43,8 +43,8 @@ def test_value_and_gradients_equal_those_of_the_dense_matrix(
     smoothing: float, chunk: int, rows: int
 ) -> None:
     hidden, weight = tensors()
-    options = {"smoothing": smoothing, "pad": PAD, "chunk": chunk, "rows": rows}
-    loss = smoothed_cross_entropy(hidden, weight, TARGETS, **options)
+    how = LossOptions(smoothing, PAD, chunk=chunk, rows=rows)
+    loss = smoothed_cross_entropy(hidden, weight, TARGETS, how)
     (3 * loss.smoothed).backward()
     gradients = hidden.grad, weight.grad
     hidden.grad = weight.grad = None
@@ -53,18 +53,18 @@ def test_value_and_gradients_equal_those_of_the_dense_matrix(
     assert_close(loss.smoothed, expected, **EXACT)
     assert_close(loss.nll, dense(hidden, weight, 0.0), **EXACT)
     assert_close(gradients, (hidden.grad, weight.grad), **EXACT)
-    known = smoothed_cross_entropy(hidden, weight, TARGETS, **options, tokens=9)
+    known = smoothed_cross_entropy(hidden, weight, TARGETS, how, tokens=9)
     assert torch.equal(known.smoothed, loss.smoothed) and torch.equal(known.nll, loss.nll)
     with torch.no_grad():
-        again = smoothed_cross_entropy(hidden, weight, TARGETS, **options)
+        again = smoothed_cross_entropy(hidden, weight, TARGETS, how)
     assert_close(again, loss, **EXACT)
 
 
 def test_a_bias_is_added_to_the_logits_and_has_its_gradient() -> None:
     hidden, weight = tensors()
     bias = torch.linspace(-1, 2, TYPES, dtype=torch.float64, requires_grad=True)
-    options = {"smoothing": 0.1, "pad": PAD, "chunk": 4, "rows": 3}
-    loss = smoothed_cross_entropy(hidden, weight, TARGETS, bias=bias, **options)
+    how = LossOptions(0.1, PAD, chunk=4, rows=3)
+    loss = smoothed_cross_entropy(hidden, weight, TARGETS, how, bias=bias)
     (3 * loss.smoothed).backward()
     gradients = hidden.grad, weight.grad, bias.grad
     hidden.grad = weight.grad = bias.grad = None
@@ -78,27 +78,27 @@ def test_value_by_hand() -> None:
     # Logits 0 and ln 3: probabilities 1/4 and 3/4; the target has 0.9 of the mass.
     hidden = torch.tensor([[1.0]], dtype=torch.float64)
     weight = torch.tensor([[0.0], [math.log(3)]], dtype=torch.float64)
-    loss = smoothed_cross_entropy(hidden, weight, torch.tensor([1]), smoothing=0.1, pad=9)
+    loss = smoothed_cross_entropy(hidden, weight, torch.tensor([1]), LossOptions(0.1, 9))
     assert float(loss.smoothed) == pytest.approx(-0.9 * math.log(0.75) - 0.1 * math.log(0.25))
     assert float(loss.nll) == pytest.approx(-math.log(0.75))
 
 
 def test_padding_does_not_count() -> None:
     hidden, weight = tensors()
-    loss = smoothed_cross_entropy(hidden, weight, TARGETS, smoothing=0.1, pad=PAD)
+    loss = smoothed_cross_entropy(hidden, weight, TARGETS, LossOptions(0.1, PAD))
     loss.smoothed.backward()
     assert (hidden.grad[TARGETS == PAD] == 0).all()
     assert (hidden.grad[TARGETS != PAD] != 0).all()
     copy = hidden.detach().clone()
     copy[TARGETS == PAD] = math.nan
-    again = smoothed_cross_entropy(copy, weight, TARGETS, smoothing=0.1, pad=PAD)
+    again = smoothed_cross_entropy(copy, weight, TARGETS, LossOptions(0.1, PAD))
     assert torch.equal(again.smoothed, loss.smoothed)
 
 
 def test_a_batch_of_padding_has_no_loss() -> None:
     hidden, weight = tensors()
     empty = torch.full_like(TARGETS, PAD)
-    loss = smoothed_cross_entropy(hidden, weight, empty, smoothing=0.1, pad=PAD)
+    loss = smoothed_cross_entropy(hidden, weight, empty, LossOptions(0.1, PAD))
     loss.smoothed.backward()
     assert (loss.smoothed.item(), loss.nll.item()) == (0, 0)
     assert not hidden.grad.any()
@@ -108,7 +108,7 @@ def test_a_batch_of_padding_has_no_loss() -> None:
 def test_large_logits_neither_overflow_nor_vanish() -> None:
     hidden = torch.tensor([[1000.0]], requires_grad=True)
     weight = torch.tensor([[1.0], [-1.0], [0.0]])
-    loss = smoothed_cross_entropy(hidden, weight, torch.tensor([1]), smoothing=0.0, pad=9)
+    loss = smoothed_cross_entropy(hidden, weight, torch.tensor([1]), LossOptions(0.0, 9))
     loss.smoothed.backward()
     assert loss.smoothed.item() == 2000.0
     assert hidden.grad.tolist() == [[2.0]]  # p - q = (1, -1, 0) times the rows
@@ -116,13 +116,12 @@ def test_large_logits_neither_overflow_nor_vanish() -> None:
 
 def test_bf16_products_stay_close_to_fp32() -> None:
     hidden, weight = tensors(torch.float32)
-    exact = smoothed_cross_entropy(hidden, weight, TARGETS, smoothing=0.1, pad=PAD)
+    exact = smoothed_cross_entropy(hidden, weight, TARGETS, LossOptions(0.1, PAD))
     exact.smoothed.backward()
     gradients = hidden.grad, weight.grad
     hidden.grad = weight.grad = None
-    rough = smoothed_cross_entropy(
-        hidden, weight, TARGETS, smoothing=0.1, pad=PAD, dtype=torch.bfloat16
-    )
+    how = LossOptions(0.1, PAD, dtype=torch.bfloat16)
+    rough = smoothed_cross_entropy(hidden, weight, TARGETS, how)
     rough.smoothed.backward()
     assert rough.smoothed.dtype == hidden.grad.dtype == torch.float32
     assert 0 < (rough.smoothed - exact.smoothed).abs().item() < 0.01 * exact.smoothed.item()

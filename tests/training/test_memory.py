@@ -25,6 +25,7 @@ from nmtdeep.text.vocabulary import EOS
 from nmtdeep.training.memory import UNLIMITED, largest_batch, too_large
 from nmtdeep.training.ranks import ALONE, Ranks
 from nmtdeep.training.result import UpdateResult
+from nmtdeep.training.setup import Setup
 from nmtdeep.training.state import Progress, optimizer_tensors
 from nmtdeep.training.step import Step
 from nmtdeep.training.trainer import Trainer
@@ -214,7 +215,7 @@ def trainer_of(tiny_run: Any, *, width: int = 16, **training: Any) -> Trainer:
     settings = {"precision": "fp32", "batches": batches, **training}
     values = tiny_run.recipe.model_dump() | {"training": settings}
     values["model"]["width"] = width
-    return Trainer(Recipe.model_validate(values), tiny_run.data)
+    return Trainer(Setup(Recipe.model_validate(values), tiny_run.data))
 
 
 def test_the_trial_changes_nothing(tiny_run: Any) -> None:
@@ -235,7 +236,7 @@ def test_the_trial_changes_nothing(tiny_run: Any) -> None:
     assert all(torch.equal(moments[0][name], moments[1][name]) for name in moments[0])
 
 
-def test_the_largest_batch_of_a_window_is_found(tiny_config: Any) -> None:
+def test_the_largest_batch_of_a_window_is_found(tiny_config: Any, tiny_run: Any) -> None:
     model, random = tiny_config().model_dump(), np.random.default_rng(8)
     lengths = random.integers(3, 12, (2, 300))
     batches = Batches(group_tokens=TOKENS, tokens_per_update=2 * TOKENS)
@@ -253,7 +254,7 @@ def test_the_largest_batch_of_a_window_is_found(tiny_config: Any) -> None:
             for groups in window.updates
             for batch in split_groups(window.lengths, groups, max_tokens)
         ]
-        largest = largest_batch(window, recipe)
+        largest = largest_batch(window, Setup(recipe, tiny_run.data))
         assert any(np.array_equal(largest, batch) for batch in every)
         # Longer sentences may make up for some tokens, by their attention.
         assert cells(largest) >= 0.9 * max(map(cells, every))
@@ -279,9 +280,7 @@ def test_on_a_cpu_two_parts_of_the_largest_batch_tell_what_fits(
     trainer.model.source_embedding.register_forward_pre_hook(
         lambda _module, inputs: seen.append(len(inputs[0]))
     )
-    # Adam will hold two numbers of 4 bytes for each one of the model.
-    moments = 8 * sum(each.numel() for each in trainer.model.parameters())
-    free = moments + 5000 + 1000 * fits + 500
+    free = 5000 + 1000 * fits + 500
     name = "nmtdeep.training.trainer"
     monkeypatch.setattr(f"{name}.peak_memory", lambda device: 5070 + 1000 * seen[-1])
     monkeypatch.setattr(f"{name}.memory.resident", lambda: 70)
@@ -300,7 +299,7 @@ def test_the_peaks_of_two_parts_foretell_that_of_the_whole(tiny_run: Any) -> Non
     recipe["model"] |= {"width": 256}
     for side in ("encoder", "decoder"):
         recipe["model"][side] |= {"depth": 3, "feed_forward": 1024, "heads": 4}
-    trainer = Trainer(Recipe.model_validate(recipe), tiny_run.data)
+    trainer = Trainer(Setup(Recipe.model_validate(recipe), tiny_run.data))
     pairs = tiny_run.data.corpus("train")
     batch = read_batch(pairs, np.resize(np.arange(len(pairs)), 32))
     quarter, half, whole = (trainer._taken(batch.part(0, count)) for count in (8, 16, 32))

@@ -14,7 +14,7 @@ from nmtdeep.config.training import RDrop
 from nmtdeep.data.batch import Batch
 from nmtdeep.model.layers.dropout import Dropout
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.loss import batch_loss, fused_sums, smoothed_cross_entropy
+from nmtdeep.training.loss import LossOptions, batch_loss, fused_sums, smoothed_cross_entropy
 
 PAD, ALPHA, SMOOTHING = 0, 3.0, 0.1
 EXACT = {"rtol": 0, "atol": 1e-12}
@@ -41,10 +41,10 @@ def test_value_and_gradients_equal_those_of_torch(chunk: int, rows: int) -> None
     targets = torch.tensor([[3, 6, 1, PAD], [2, 1, PAD, PAD], [5, 5, 4, 1]])
     hidden = torch.randn(2, 3, 4, 5, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(7, 5, dtype=torch.float64, requires_grad=True)
-    options = {"smoothing": SMOOTHING, "pad": PAD, "alpha": ALPHA, "chunk": chunk, "rows": rows}
+    how = LossOptions(SMOOTHING, PAD, alpha=ALPHA, chunk=chunk, rows=rows)
     doubled = hidden.flatten(0, 1), weight, torch.cat((targets, targets))
     for tokens in (None, 18):
-        loss = smoothed_cross_entropy(*doubled, **options, tokens=tokens)
+        loss = smoothed_cross_entropy(*doubled, how, tokens=tokens)
         expected, nll = both(*(hidden @ weight.T), targets)
         assert_close((loss.smoothed, loss.nll), (expected, nll), **EXACT)
         gradients = torch.autograd.grad(loss.smoothed, (hidden, weight))

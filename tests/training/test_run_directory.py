@@ -110,34 +110,6 @@ def test_a_damaged_newest_checkpoint_is_an_error(run):
     assert run.newest() == run.path / "checkpoint_1"
 
 
-def test_one_training_at_a_time(run):
-    with (
-        open_run(run.path, run.recipe, run.pipeline),
-        pytest.raises(UserError, match="another process is training there: wait until it ends"),
-        open_run(run.path, run.recipe, run.pipeline),
-    ):
-        pass
-    with open_run(run.path, run.recipe, run.pipeline) as again:
-        assert again.newest() is None
-
-
-def test_a_check_writes_nothing(run):
-    assert check_run(run.path, run.recipe, run.pipeline).newest() is None
-    assert list(run.path.iterdir()) == []
-
-
-def test_changes_of_the_recipe_are_reported(run):
-    with open_run(run.path, run.recipe, run.pipeline) as opened:
-        save(opened, Progress(update=1))
-    training = run.recipe.training.model_copy(update={"max_updates": 7, "label_smoothing": 0.2})
-    changed = run.recipe.model_copy(update={"training": training})
-    with open_run(run.path, changed, run.pipeline) as reopened:
-        assert reopened.changes == (
-            "training.max_updates: 100000 -> 7",
-            "training.label_smoothing: 0.1 -> 0.2",
-        )
-
-
 def scored_by(run: RunDirectory) -> str | None:
     return read_config(run.path / "config.yaml").training.validation.tokenize
 
@@ -285,17 +257,6 @@ def test_a_disk_without_locks(run, monkeypatch):
     monkeypatch.setattr(fcntl, "flock", refuse)
     with open_run(run.path, run.recipe, run.pipeline) as opened:
         assert opened.newest() is None
-
-
-def test_a_damaged_vocabulary_is_named(run):
-    with open_run(run.path, run.recipe, run.pipeline):
-        save(run, Progress(update=1))
-    file = run.path / "checkpoint_1" / "text" / "vocabulary.tsv"
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
-    file.write_bytes(content)
-    with pytest.raises(UserError, match=rf"{file}: damaged or changed since it was written"):
-        check_run(run.path, run.recipe, run.pipeline)
 
 
 def test_other_text_is_refused_when_a_run_is_resumed(run):

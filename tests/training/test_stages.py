@@ -67,9 +67,9 @@ def test_a_stage_ends_after_its_epochs_or_updates() -> None:
 
 
 def test_new_batches_begin_an_epoch() -> None:
-    here = Progress(update=140, position=DataPosition(4, 7), stage=1, stale=3)
+    here = Progress(update=140, position=DataPosition(4, 7), stage=1, validations_since_best=3)
     moved = next_stage(recipe(), here)
-    assert moved.stale == 0
+    assert moved.validations_since_best == 0
     assert (moved.position, moved.stage) == (DataPosition(5), 2)
     assert (moved.stage_update, moved.stage_epoch) == (140, 5)
     same = next_stage(recipe([*STAGES[:2], {}]), here)
@@ -101,3 +101,10 @@ def test_invalid_stages_are_refused(training: dict[str, Any], message: str) -> N
     stages = training.pop("stages", [])
     with pytest.raises(ValueError, match=message):
         recipe(stages, **training)
+
+
+def test_a_state_with_an_older_name_is_read() -> None:
+    progress = Progress(update=3, best=-1.0, best_update=2, validations_since_best=4)
+    state = progress.to_json()
+    state["stale"] = state.pop("validations_since_best")
+    assert Progress.from_json(state) == progress

@@ -18,7 +18,8 @@ from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS
 from nmtdeep.training.loss import batch_loss
 from nmtdeep.training.result import UpdateResult
-from nmtdeep.training.step import Step, resolve_precision, seed_for
+from nmtdeep.training.setup import resolve_precision
+from nmtdeep.training.step import Step, seed_for
 
 BETA = 0.9
 # Large, so that a gradient that is zero by nature (of the key biases) stays small as a step.
@@ -68,7 +69,7 @@ def one_update(
     """One update from scratch, and the gradient it used: Adam's first moment over 1 - beta."""
     optimizer = {"type": "adam", "weight_decay": weight_decay, "epsilon": EPSILON}
     step = Step(model, settings(optimizer=optimizer, **changes))
-    step.scaler = scaler or step.scaler
+    step.passes.scaler = scaler or step.passes.scaler
     result = step.update(RankBatches.single(batches), update, lr)
     state = step.optimizer.state
     gradients = {

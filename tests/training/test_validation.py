@@ -15,6 +15,7 @@ from nmtdeep.decoding.searcher import Searcher
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.text.vocabulary import EOS
 from nmtdeep.training.final_scores import score_split
+from nmtdeep.training.setup import Setup
 from nmtdeep.training.validation import corpus_loss, long_lines, translated, validate
 
 
@@ -24,6 +25,7 @@ def changed(recipe: Recipe, *, most: int = 400, **validation) -> Recipe:
     values["decoding"]["max_source_tokens"] = most
     values["text"]["clean"]["max_length"] = most
     values["training"]["validation"] |= validation
+    values["training"]["precision"] = "fp32"
     return Recipe.model_validate(values)
 
 
@@ -31,7 +33,7 @@ def changed(recipe: Recipe, *, most: int = 400, **validation) -> Recipe:
 def test_bleu_is_of_the_tokens_of_the_recipe(tiny_run, tokenize: str):
     recipe = changed(tiny_run.recipe, tokenize=tokenize, beam=2)
     model = checkpoint.load(tiny_run.newer).model
-    found = validate(model, tiny_run.data, recipe, dtype=torch.float32)
+    found = validate(model, Setup(recipe, tiny_run.data))
     options = DecodingOptions(beam=2).with_recipe(recipe)
     translator = Translator(Searcher([model], options), tiny_run.pipeline)
     lines = translated(translator, tiny_run.data, "valid")
@@ -56,7 +58,7 @@ def test_the_loss_takes_the_beginning_of_long_lines(tiny_run, most: int):
         total -= log_probs[torch.arange(len(target)), torch.tensor(target)].sum().item()
         tokens += len(target)
     recipe = changed(tiny_run.recipe, most=most)
-    _, nll = corpus_loss(model, corpus, recipe, dtype=torch.float32)
+    _, nll = corpus_loss(model, corpus, Setup(recipe, tiny_run.data))
     assert nll == pytest.approx(total / tokens, rel=1e-5)
     assert 0 < longer < len(corpus) or most != 12
     words = long_lines(corpus, recipe)
@@ -66,7 +68,7 @@ def test_the_loss_takes_the_beginning_of_long_lines(tiny_run, most: int):
 def test_a_line_without_end_costs_no_more_than_a_long_one(tiny_run, make_corpus):
     model, endless = checkpoint.load(tiny_run.newer).model.eval(), [3, 4] * 20_000
     corpus = ParallelCorpus(make_corpus([endless]), make_corpus([endless]))
-    assert np.isfinite(corpus_loss(model, corpus, tiny_run.recipe, dtype=torch.float32)).all()
+    assert np.isfinite(corpus_loss(model, corpus, Setup(tiny_run.recipe, tiny_run.data))).all()
 
 
 def test_final_scores_say_what_was_done_with_long_lines(tiny_run, monkeypatch):
@@ -74,7 +76,7 @@ def test_final_scores_say_what_was_done_with_long_lines(tiny_run, monkeypatch):
     monkeypatch.setattr("nmtdeep.scoring.warnings.LONGEST_FOR_TER", 10)
     options = DecodingOptions(device="cpu", max_source_tokens=5)
     translator = Translator.load([tiny_run.newer], options)
-    scores = score_split(translator, recipe, tiny_run.data, "valid", said.append)
+    scores = score_split(translator, Setup(recipe, tiny_run.data), "valid", said.append)
     assert [score.metric for score in scores] == ["bleu", "chrf"]
     assert "lines of more than 5 subwords translated in pieces" in said[0]
     assert said[1].startswith("valid: TER is left out, for line ")

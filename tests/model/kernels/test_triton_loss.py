@@ -95,7 +95,7 @@ def test_logits_that_overflowed_give_no_number() -> None:
 def test_training_takes_the_kernel_where_it_may(chosen: bool) -> None:
     logits, targets = drawn(1000, 3.0)
     loss, nll, gradient = expected(logits, targets, 0.1)
-    how = training_loss._Options(0.1, logits.dtype, 0.0, 6, 6, PAD, compiles=False)
+    how = training_loss.LossOptions(0.1, PAD, logits.dtype, chunk=6, rows=6, compiles=False)
     with mock.patch.object(training_loss, "takes_triton", lambda _: chosen):
         *sums, out = training_loss._on_gpu(logits, targets, how)
         _, _, apart = training_loss._on_gpu(logits.clone(), targets, how._replace(alpha=1.0))

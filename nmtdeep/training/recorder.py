@@ -1,4 +1,4 @@
-"""Reports of a training: lines on the screen, records on disk."""
+"""The record of a training: lines on the screen and in train.log, train.jsonl, and loggers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -15,19 +16,16 @@ from typing import Any
 import torch
 
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.errors import UserError
+from nmtdeep.errors import UserError, printable
 from nmtdeep.tables import screen
 from nmtdeep.training.divergence import PATIENCE
-from nmtdeep.training.loggers import Loggers, chosen
+from nmtdeep.training.loggers import Kind, Logger, chosen
 from nmtdeep.training.memory import peak_memory
 from nmtdeep.training.result import UpdateResult
 from nmtdeep.training.run_directory import LOG, RECORDS
 from nmtdeep.training.state import Progress
 from nmtdeep.training.validation import Validation
 from nmtdeep.units import duration, percent, short, size
-
-# Log lines show larger shares of padding, and of time spent waiting for data.
-PADDING, WAIT = 0.10, 0.01
 
 
 def figures(
@@ -69,35 +67,39 @@ def figures(
 
 
 def log_line(record: dict[str, Any], columns: float = math.inf) -> str:
-    """One line of `train.log` from one record of `train.jsonl`, or as much as `columns` hold.
+    """The line on the screen for one record of `train.jsonl`.
 
-    Padding and waiting are shown if they are large, skipped updates if there are any; memory,
-    padding, waiting, gradient norm and epoch only if there is room, in this order.
+    Where `columns` do not hold it, gradient norm and epoch are left out, in this order.
     """
-    memory = f"mem {size(record['memory'])}"
-    padding = f"pad {percent(record['padding'])}" if record["padding"] > PADDING else ""
-    wait = f"wait {percent(record['wait'])}" if record["wait"] > WAIT else ""
-    gradient = f"gnorm {record['gradient_norm']:#.3g}"
-    epochs = record.get("epochs", {"": record["epoch"]}).items()
-    epoch = f"epoch {', '.join(f'{name} {number}'.strip() for name, number in epochs)}"
+    epoch, gradient = f"epoch {record['epoch']}", f"gnorm {record['gradient_norm']:#.3g}"
     parts = [
-        f"stage {record['stage']}" if "stage" in record else "",
         epoch,
         f"update {record['update']}/{record['max_updates'] or '?'}",
         f"nll {record['nll']:.3f}",
         f"tok/s {short(record['tokens_per_second'])}",
-        padding,
-        wait,
         f"lr {record['lr']:.2e}",
         gradient,
-        f"skipped {record['skipped']}" if record["skipped"] else "",
-        memory,
         f"eta {duration(record['eta'])}",
     ]
-    parts = [part for part in parts if part]
-    for spare in filter(None, (memory, padding, wait, gradient, epoch)):
+    for spare in (gradient, epoch):
         if len(" | ".join(parts)) > columns:
             parts.remove(spare)
+    return " | ".join(parts)
+
+
+def log_details(record: dict[str, Any]) -> str:
+    """What a line of `train.log` has after that of the screen."""
+    epochs = ", ".join(f"{name} {number}" for name, number in record.get("epochs", {}).items())
+    parts = [
+        f"pad {percent(record['padding'])}",
+        f"wait {percent(record['wait'])}",
+        f"skipped {record['skipped']}",
+        f"mem {size(record['memory'])}",
+    ]
+    if "stage" in record:
+        parts.append(f"stage {record['stage']}")
+    if epochs:
+        parts.append(f"epochs {epochs}")
     return " | ".join(parts)
 
 
@@ -108,8 +110,10 @@ def folded(line: str, columns: int) -> str:
     return wrapped.replace("\xa0", " ")
 
 
-class Display:
+class Recorder:
     """Writes `train.log`, `train.jsonl` and the screen, and feeds the loggers.
+
+    A logger that fails is left out from then on, with a warning.
 
     Args:
         run: run directory.
@@ -117,6 +121,7 @@ class Display:
         quiet: show nothing on the screen.
         writes: False in ranks other than 0, which show and write nothing.
         clock: seconds since some moment.
+        kinds: what makes a logger, by name; None: as the recipe says.
     """
 
     def __init__(
@@ -127,6 +132,7 @@ class Display:
         quiet: bool = False,
         writes: bool = True,
         clock: Callable[[], float] = time.perf_counter,
+        kinds: Mapping[str, Kind] | None = None,
     ) -> None:
         self.run = run
         self.clock = clock
@@ -135,20 +141,37 @@ class Display:
         log, records = (run / name if writes else Path(os.devnull) for name in (LOG, RECORDS))
         self._log = log.open("a", encoding="utf-8", buffering=1)
         self._records = records.open("a", encoding="utf-8", buffering=1)
-        self._loggers = Loggers(run, recipe, chosen(recipe) if writes else {}, self.say)
+        self._loggers: dict[str, Logger] = {}
+        if writes:
+            kinds = chosen(recipe) if kinds is None else kinds
+            for name, kind in kinds.items():
+                with self._trying(name):
+                    self._loggers[name] = kind(run, recipe)
         self._results: list[UpdateResult] = []
         self._is_silent = True
         self.restart()
 
-    def __enter__(self) -> Display:
+    def __enter__(self) -> Recorder:
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, UserError):  # the command prints it on the screen
             self._log.write(f"{error}\n")
-        self._loggers.close()
+        for name, logger in list(self._loggers.items()):
+            with self._trying(name):
+                logger.close()
         self._log.close()
         self._records.close()
+
+    @contextmanager
+    def _trying(self, name: str) -> Iterator[None]:
+        try:
+            with redirect_stdout(sys.stderr):
+                yield
+        except Exception as error:  # whatever a service raises, the training goes on
+            self._loggers.pop(name, None)
+            problem = printable(str(error).partition("\n")[0]) or type(error).__name__
+            self.say(f"warning: {name} failed and gets no more figures: {problem}")
 
     def say(self, text: str, shown: str = "") -> None:
         """Print a message, or what is `shown` in its place, and write it to the log."""
@@ -209,8 +232,8 @@ class Display:
             "eta": left,
         }
         self._record(record)
-        shown = log_line(record, screen(sys.stderr).width) if sys.stderr.isatty() else ""
-        self.say(log_line(record), shown)
+        columns = screen(sys.stderr).width if sys.stderr.isatty() else math.inf
+        self.say(f"{log_line(record)} | {log_details(record)}", log_line(record, columns))
         self._results.clear()
         self.restart()
 
@@ -245,8 +268,11 @@ class Display:
         line = f"validation | update {update} | loss {loss:.3f} | nll {nll:.3f} | ppl {ppl:.2f}"
         for score in scores.values():
             line += f" | {score.metric} {score.value:.2f}"
-        line += f" | beam {self.settings.validation.beam}" * bool(scores)
-        line += f" | {seconds:.1f} s" + " | best so far" * progress.is_best
+        if scores:
+            line += f" | beam {self.settings.validation.beam}"
+        line += f" | {seconds:.1f} s"
+        if progress.is_best:
+            line += " | best so far"
         self.say(line, folded(line, screen(sys.stderr).width) if sys.stderr.isatty() else "")
         if validation.sample is not None:
             self.say("  {}\n  -> {}".format(*validation.sample))
@@ -257,4 +283,6 @@ class Display:
         absent = {name: None for name, value in numbers.items() if not math.isfinite(value)}
         self._records.write(json.dumps(record | absent) + "\n")
         named = {f"{record['kind']}/{name}": value for name, value in numbers.items()}
-        self._loggers.log(named, record["update"])
+        for name, logger in list(self._loggers.items()):
+            with self._trying(name):
+                logger.log(named, record["update"])

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import UserError
 from nmtdeep.training.memory import check_model_fits
+from nmtdeep.training.opening import check, opening
 from nmtdeep.training.ranks import Ranks
-from nmtdeep.training.setup import check, opening
+from nmtdeep.training.setup import Setup
 from nmtdeep.training.state import Progress
 
 
@@ -18,9 +20,9 @@ def test_the_opening_table_ends_with_the_recipes_warnings(tiny_run: Any) -> None
     values = tiny_run.recipe.model_dump()
     values["model"]["decoder"]["residual"] = "no_norm"
     recipe = Recipe.model_validate(values)
-    lines = opening(recipe, tiny_run.data, Ranks(0, 1), Progress()).splitlines()
+    lines = opening(Setup(recipe, tiny_run.data), Progress()).splitlines()
     assert lines[-1].startswith("warning     model.decoder.residual: no_norm lacks initializer")
-    whole = opening(tiny_run.recipe, tiny_run.data, Ranks(0, 1), Progress()).splitlines()
+    whole = opening(Setup(tiny_run.recipe, tiny_run.data), Progress()).splitlines()
     assert len(lines) == len(whole) + 1
 
 
@@ -28,12 +30,12 @@ def test_the_opening_table_ends_with_the_recipes_warnings(tiny_run: Any) -> None
 def test_the_opening_table_warns_of_emulated_bf16(
     native: bool, tiny_run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("opening", "step"):
+    for module in ("opening", "setup"):
         monkeypatch.setattr(f"nmtdeep.training.{module}.native_bf16", lambda device: native)
     for precision, emulated in (("auto", False), ("fp32", False), ("bf16", not native)):
         values = tiny_run.recipe.model_dump()
         values["training"]["precision"] = precision
-        lines = opening(Recipe.model_validate(values), tiny_run.data, Ranks(), Progress())
+        lines = opening(Setup(Recipe.model_validate(values), tiny_run.data), Progress())
         assert ("\nwarning     cpu emulates bf16" in lines) == emulated, precision
 
 
@@ -67,3 +69,22 @@ def test_idle_ranks_of_any_stage_are_refused(tiny_run: Any) -> None:
     values["training"]["stages"] = [{"updates": 1}, {"tokens_per_update": 400}]
     with pytest.raises(UserError, match="updates of 400 tokens in batches of 400"):
         check(Recipe.model_validate(values), tiny_run.data, Ranks(0, 2))
+
+
+@pytest.mark.parametrize(
+    "training", [{"optimizer": "muon"}, {"precision": "fp16"}, {"stages": [{"updates": 2}, {}]}]
+)
+def test_options_that_exclude_shards(training: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="sharding: full cannot be combined with"):
+        Recipe.model_validate({"training": {"sharding": "full"} | training})
+
+
+def test_shards_need_several_processes(tiny_run: Any) -> None:
+    with pytest.raises(UserError) as caught:
+        check(tiny_run.recipe.with_training(sharding="full"), tiny_run.data, Ranks())
+    assert caught.value.problems[0].where == "training.sharding"
+
+
+def test_corpora_are_opened_once(tiny_run: Any) -> None:
+    setup = check(tiny_run.recipe, tiny_run.data, Ranks())
+    assert setup.data.corpus("valid") is setup.at_stage(0).data.corpus("valid")

@@ -1,0 +1,128 @@
+"""Forward and backward passes of batches, in the way in which a device trains."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from nmtdeep.config import training as config
+from nmtdeep.data.batch import Batch
+from nmtdeep.devices import keep_compiled
+from nmtdeep.model.kernels import LOW_PRECISION
+from nmtdeep.model.transformer import Transformer
+from nmtdeep.training.casting import CastLoss
+from nmtdeep.training.graphs import Graphs
+from nmtdeep.training.loss import Loss, batch_loss
+from nmtdeep.training.memory import is_out_of_memory
+from nmtdeep.training.sharding import Shards, dummy_batch
+
+
+class Passes:
+    """Adds the gradients of batches to those in the model.
+
+    A CPU computes each batch as it is. On a GPU layers are compiled, the weights of a low precision
+    are cast all at once, and batches that fill a capacity are replayed by graphs. A model that is
+    sharded, or recomputes activations, has none of these.
+
+    Args:
+        model: moved to the device, and sharded in place with `training.sharding=full`.
+        settings: the recipe's section `training`.
+        dtype: of the matrix products.
+        device: of the model.
+        compiles: whether layers and loss are compiled, on a GPU.
+
+    Attributes:
+        shards: of a model that is sharded; None for any other.
+        scaler: of fp16's loss; does nothing in other precisions.
+        tokens: `()` by which each loss is divided.
+        count: batches so far, and `replayed` those of them that were replays of graphs.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        settings: config.Training,
+        *,
+        dtype: torch.dtype,
+        device: torch.device,
+        compiles: bool,
+    ) -> None:
+        self.model = model
+        self.device = device
+        self._loss = partial(
+            batch_loss,
+            smoothing=settings.label_smoothing,
+            dtype=dtype,
+            regularizer=settings.regularizer,
+            compiles=compiles,
+        )
+        sharded = settings.sharding == "full"
+        self.shards = Shards(model, self._loss, device) if sharded else None
+        model.to(device)
+        plain = settings.checkpoint_activations == "none" and not sharded
+        self.compiles = device.type == "cuda" and compiles and plain
+        if self.compiles:
+            # Hints of the compiler that a user can do nothing with.
+            warnings.filterwarnings("ignore", module=r"torch\._inductor")
+            keep_compiled()
+            model.compile_layers()
+        casts = device.type == "cuda" and dtype in LOW_PRECISION and plain
+        self._cast = CastLoss(model, self._loss, dtype) if casts else None
+        self.scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
+        self.graphs = Graphs(device)
+        self._records = True
+        self.count = self.replayed = 0
+        # What recorded work reads and writes.
+        self.tokens = torch.zeros((), dtype=torch.float64, device=device)
+        self._sums = torch.zeros(2, dtype=torch.float64, device=device)
+
+    def loss(self, batch: Batch) -> Loss:
+        """The sums of one batch; all ranks must call this if the model is sharded."""
+        if self._cast:
+            return self._cast.loss(batch)
+        return self.shards(batch) if self.shards else self._loss(self.model, batch)
+
+    def add(self, batch: Batch) -> Tensor:
+        """Add the gradients of a batch; its `(2,)` sums of `Accumulated`."""
+        self.count += 1
+        if not (batch.capacity and self._records):
+            return self.graphs.beside(partial(self._pass, batch))
+        work = partial(self._separate_pass, batch)
+        self.replayed += self.graphs.run(batch.capacity, work, *batch.tensors)
+        return self._sums
+
+    def add_nothing(self) -> None:
+        """Take part in a pass of the other ranks of a sharded model."""
+        (0.0 * self.loss(dummy_batch(self.device)).smoothed).backward()  # type: ignore[no-untyped-call]
+
+    def stops_recording(self, error: Exception) -> bool:
+        """Whether memory ran out with recorded work in it; from then on nothing is recorded."""
+        if not (self._records and self.graphs.calls and is_out_of_memory(error)):
+            return False
+        self._records = False
+        return True
+
+    def _pass(self, batch: Batch) -> Tensor:
+        loss = self.loss(batch)
+        scaled = loss.smoothed / self.tokens.to(loss.smoothed.dtype)
+        self.scaler.scale(scaled).backward()  # type: ignore[no-untyped-call]
+        return torch.stack((loss.smoothed.detach(), loss.nll))
+
+    def _separate_pass(self, like: Batch, tensors: list[Tensor]) -> None:
+        """A pass whose sums are in `_sums`, and whose gradients are added to those before at once.
+
+        Autograd would add each with a kernel of its own.
+        """
+        trained = [each for each in self.model.parameters() if each.requires_grad]
+        before = {each: each.grad for each in trained if each.grad is not None}
+        for each in trained:
+            each.grad = None
+        self._sums.copy_(self._pass(like.with_tensors(tensors)))
+        both = [(old, each.grad) for each, old in before.items() if each.grad is not None]
+        if both:
+            torch._foreach_add_(*map(list, zip(*both, strict=True)))
+        for each, old in before.items():
+            each.grad = old

@@ -1,0 +1,157 @@
+"""What a training shows and logs, and what its loggers receive."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from nmtdeep.config.recipe import Recipe
+from nmtdeep.errors import UserError
+from nmtdeep.training.loggers import KINDS, Kind, chosen
+from nmtdeep.training.recorder import Recorder, folded, log_details, log_line
+from nmtdeep.training.result import UpdateResult
+from nmtdeep.training.run_directory import LOG
+from nmtdeep.training.state import Progress
+
+USUAL: dict[str, Any] = {
+    "kind": "train", "update": 9165, "max_updates": 100_000, "epoch": 3, "loss": 6.224,
+    "nll": 2.204, "ppl": 9.06, "tokens_per_second": 27_900.0, "updates_per_second": 1.39,
+    "tokens_per_update": 3_500.0, "padding": 0.123, "wait": 0.0201, "gradient_norm": 0.635,
+    "skipped": 2, "lr": 3.3e-4, "memory": 3_100_000_000, "eta": 18_730.0,
+}  # fmt: skip
+
+
+def test_a_line_of_the_screen_and_of_the_log() -> None:
+    assert log_line(USUAL) == (
+        "epoch 3 | update 9165/100000 | nll 2.204 | tok/s 27.9k | lr 3.30e-04 | gnorm 0.635 | "
+        "eta 5:12:10"
+    )
+    assert log_details(USUAL) == "pad 12.3 % | wait 2.0 % | skipped 2 | mem 3.1 GB"
+    more = {"stage": 3, "epochs": {"clean": 1, "web": 0}}
+    assert log_details(USUAL | more).endswith("| stage 3 | epochs clean 1, web 0")
+
+
+@pytest.mark.parametrize("update", [150, 99_999, 1_150_000])
+def test_a_line_fits_a_terminal(update: int) -> None:
+    line = log_line(USUAL | {"update": update, "eta": 359_999.0}, 80)
+    assert len(line) <= 80
+    assert f"update {update}/100000 | nll 2.204 | tok/s 27.9k | lr 3.30e-04" in line
+    assert line.endswith("eta 99:59:59")
+
+
+def test_a_validation_is_broken_between_its_figures() -> None:
+    line = "validation | update 4 | loss 6.921 | nll 6.916 | bleu-zh 0.03 | beam 1 | best so far"
+    assert folded(line, 60) == (
+        "validation | update 4 | loss 6.921 | nll 6.916 |\n  bleu-zh 0.03 | beam 1 | best so far"
+    )
+    assert folded(line, 100) == line
+
+
+class Service:
+    """A service in memory; fails at the named moment."""
+
+    def __init__(self, fails: str = "") -> None:
+        self.fails = fails
+        self.seen: list[tuple[Mapping[str, float], int]] = []
+        self.closed = 0
+
+    def __call__(self, run: Path, recipe: Recipe) -> Service:
+        self.fail("start")
+        return self
+
+    def fail(self, where: str) -> None:
+        if where == self.fails:
+            raise RuntimeError(f"no network at {where}\nand more")
+
+    def log(self, figures: Mapping[str, float], update: int) -> None:
+        self.fail("log")
+        self.seen.append((figures, update))
+
+    def close(self) -> None:
+        self.fail("close")
+        self.closed += 1
+
+
+def record(run: Path, kinds: Mapping[str, Kind], *updates: int) -> None:
+    """Record some updates; the loss of each is its number."""
+    with Recorder(run, Recipe(), quiet=True, kinds=kinds) as recorder:
+        for number in updates:
+            recorder.updated(UpdateResult(2.0, 2.0 * number, 2, 4, 4, 1.0, False, number=number))
+            recorder.recorded(Progress(update=number), device=torch.device("cpu"))
+
+
+def test_a_logger_receives_the_numbers_of_each_record(tmp_path: Path) -> None:
+    service = Service()
+    record(tmp_path, {"service": service}, 2, 4)
+    assert [(figures["train/nll"], update) for figures, update in service.seen] == [(2, 2), (4, 4)]
+    assert service.closed == 1
+
+
+@pytest.mark.parametrize("where", ["start", "log", "close"])
+def test_a_logger_that_fails_is_left_out_with_one_warning(tmp_path: Path, where: str) -> None:
+    broken, other = Service(where), Service()
+    record(tmp_path, {"broken": broken, "other": other}, 2, 4)
+    warning = f"warning: broken failed and gets no more figures: no network at {where}"
+    assert (tmp_path / LOG).read_text().splitlines().count(warning) == 1
+    assert len(other.seen) == 2 and other.closed == 1
+
+
+def test_the_loggers_of_a_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    named = Recipe.model_validate({"training": {"log_to": ["tensorboard", "wandb"]}})
+    name = "nmtdeep.training.loggers.find_spec"
+    monkeypatch.setattr(name, lambda package: object())
+    assert [*chosen(Recipe())] == ["tensorboard"]
+    assert [*chosen(named)] == ["tensorboard", "wandb"]
+    monkeypatch.setattr(name, lambda package: None)
+    assert not chosen(Recipe())
+    with pytest.raises(UserError) as caught:
+        chosen(named)
+    assert caught.value.problems[0].where == "--log-to"
+
+
+def test_tensorboard_resumes_in_one_curve(tmp_path: Path) -> None:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    for updates in ((2, 4), (6,)):
+        record(tmp_path, {"tensorboard": KINDS["tensorboard"]}, *updates)
+    events = accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    curve = sorted((event.step, event.value) for event in events.Scalars("train/nll"))
+    assert curve == [(2, 2.0), (4, 4.0), (6, 6.0)]
+
+
+class Wandb:
+    """The calls of wandb that matter here."""
+
+    Settings = dict
+
+    def __init__(self) -> None:
+        self.asked: list[str | None] = []
+
+    def init(self, *, id: str | None, **options: Any) -> Any:
+        self.asked.append(id)
+        self.id = id or "new"
+        return self
+
+    def log(self, figures: Mapping[str, float], step: int) -> None: ...
+
+    def finish(self) -> None: ...
+
+
+@pytest.mark.parametrize("damage", ["", "[1, 2]", "{", '"name"'])
+def test_a_resumed_training_continues_the_same_run_of_wandb(
+    damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = Wandb()
+    monkeypatch.setitem(sys.modules, "wandb", service)  # type: ignore[arg-type]
+    for updates in ((2,), (4,)):
+        record(tmp_path, {"wandb": KINDS["wandb"]}, *updates)
+    assert json.loads((tmp_path / "loggers.json").read_text()) == {"wandb": "new"}
+    (tmp_path / "loggers.json").write_text(damage)
+    record(tmp_path, {"wandb": KINDS["wandb"]}, 6)
+    assert service.asked == [None, "new", None]
