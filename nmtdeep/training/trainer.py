@@ -156,13 +156,20 @@ class Trainer:
             *(self._taken(batch.part(0, count)) for count in (few, more))
         )
         if (free := memory.available()) is not None:
-            left = free // ranks.local_size - half
+            left = free // ranks.local_size - self._missing_moments() - half
             pairs = int(more + left * (more - few) / max(half - quarter, 1))
             if pairs < 1:
                 raise too_large(batch.part(0, 1))
             if pairs < batch.sentences:
                 tokens = min(tokens, batch.part(0, pairs).cells)
         limit.reduce(tokens)
+
+    def _missing_moments(self) -> int:
+        """Bytes of the two moments of each trained weight, if the first step has yet to make them."""
+        if self.step.optimizer.state:
+            return 0
+        parameters = self.model.parameters()
+        return 2 * sum(each.nbytes for each in parameters if each.requires_grad)
 
     def train(self, batches: RankBatches, progress: Progress) -> list[UpdateResult]:
         """Train the update after `progress`, of which this rank computes `batches`.

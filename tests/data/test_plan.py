@@ -22,7 +22,7 @@ from nmtdeep.errors import UserError
 from nmtdeep.preprocessing.preprocess import Preprocessing
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.ranks import ALONE, Ranks
-from nmtdeep.training.setup import check
+from nmtdeep.training.setup import Setup
 from nmtdeep.training.state import Progress
 
 BATCHES = Batches(group_tokens=40, tokens_per_update=90)
@@ -108,11 +108,11 @@ def stream(
     recipe = Recipe.model_validate({**run.recipe.model_dump(), "training": changes})
     return [
         (
-            [(number, batch.source.tolist()) for number, batch in item.share.batches],
-            item.share.target_tokens,
+            [(number, batch.source.tolist()) for number, batch in item.batches.batches],
+            item.batches.target_tokens,
             item.position,
         )
-        for item in islice(upcoming(recipe, data, progress, ranks, **sizes), count)
+        for item in islice(upcoming(Setup(recipe, data, ranks), progress, **sizes), count)
     ]
 
 
