@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conversion.marian_like import MarianLike
+from tools.convert.marian_like import MarianLike
 from pages import ROOT, commands_in_blocks
 from sentencepiece import SentencePieceTrainer
 

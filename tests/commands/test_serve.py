@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving.stand_ins import ask, get, until
+from tools.serve.stand_ins import ask, get, until
 
 from commands.running import Commands
 from commands.runs import UNUSUAL, translated
