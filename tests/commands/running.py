@@ -274,7 +274,7 @@ def _run_here(words: list[str], folder: Path, log: Path) -> int:
     with mock.patch.dict(os.environ), pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr(sys, "argv", ["nmtdeep", *words])
-        for owner, name in HOOKS:
+        for owner, name in HOOKS:  # to be restored
             patch.setattr(owner, name, getattr(owner, name))
         streams = [
             log.with_suffix(f".{end}").open(mode, encoding="utf-8")

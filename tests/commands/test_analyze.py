@@ -5,45 +5,17 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+
 import pytest
 
 from commands.running import Commands, Finished
 
 COMMON = ("--data", "data", "--tokens", 60, "--device", "cpu", "--threads", 1)
-FIGURES = ("variance", "beta_ln", "beta_rc", "beta", "w_over_sigma")
-
-
-
-
 
 
 def read_csv(nmtdeep: Commands, name: str) -> list[dict[str, str]]:
     with (nmtdeep.folder / name).open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
-
-
-
-
-def test_csv_and_json_have_the_figures_of_each_layer_and_the_table_their_means(
-    nmtdeep: Commands, data: Path
-) -> None:
-    command = ("analyze", "initialization", "tiny.yaml", *COMMON)
-    out = nmtdeep(*command, "--csv", "start.csv").out
-    everything = json.loads(nmtdeep(*command, "--json").out)
-    assert len(everything["rows"]) == 2 * 2 + 3
-    for row, layer in zip(read_csv(nmtdeep, "start.csv"), everything["rows"], strict=True):
-        assert {name: value for name, value in row.items() if name not in FIGURES} == {
-            "side": layer["side"],
-            "layer": str(layer["layer"]),
-            "sublayer": layer["sublayer"],
-        }
-        for name in FIGURES:
-            written = float(row[name]) if row[name] else None
-            assert written == (layer[name] and pytest.approx(layer[name], rel=1e-4))
-    mean = sum(row["variance"] for row in everything["rows"][0:4:2]) / 2
-    assert f"{mean:.3f}" in out.split("sublayer")[-1]
-
-
 
 
 def test_gradients_of_two_recipes(nmtdeep: Commands, data: Path) -> None:
@@ -68,7 +40,6 @@ def test_gradients_of_two_recipes(nmtdeep: Commands, data: Path) -> None:
     norms = [float(row["gradient_norm"]) for row in rows[2:5]]
     assert [first, middle, top] == pytest.approx(norms, rel=1e-2)
     assert ratio == pytest.approx(norms[0] / norms[2], rel=1e-2)
-    assert done.out.count("training sentences") == 2
 
 
 def test_a_trained_model_is_measured_as_it_is(
@@ -99,7 +70,6 @@ def test_similarity_and_attention_of_a_run(nmtdeep: Commands, data: Path, whole:
     everything = json.loads(done.out)
     assert everything["conditions"]["sentences"] == 20
     rows = read_csv(nmtdeep, "s.csv")
-    assert [row["layer"] for row in rows] == ["0", "1", "2"]
     assert [float(row["inter"]) for row in rows] == pytest.approx(
         [row["inter"] for row in everything["rows"]]
     )

@@ -49,8 +49,6 @@ def test_data_that_is_missing_or_incomplete(nmtdeep, data, tmp_path):
     assert not (tmp_path / "r").exists()
 
 
-
-
 def test_a_run_without_a_finished_checkpoint_starts_from_the_beginning(nmtdeep, whole, tmp_path):
     run = tmp_path / "run"
     (run / ".checkpoint_2.partial").mkdir(parents=True)

@@ -146,8 +146,6 @@ def test_a_card_has_the_scores_of_the_run_with_their_signatures(nmtdeep, post_no
     assert "model-index" not in header(nmtdeep.folder / "early")  # they are of another checkpoint
 
 
-
-
 def test_a_model_that_no_other_program_supports_is_refused_with_every_problem(nmtdeep, data):
     done = train(
         nmtdeep,
@@ -211,5 +209,3 @@ def test_a_worse_model_is_reported_with_its_own_exit_code(nmtdeep, fluent, tmp_p
     assert "BLEU, more than --max-loss" in done.err
     assert (nmtdeep.folder / "worse" / "model.bin").is_file()
     assert nmtdeep(*command, "worse-2", "--max-loss", "101").code == 0
-
-

@@ -83,8 +83,6 @@ def test_train(nmtdeep, whole, disk):
     assert contents(run) == contents(whole)
 
 
-
-
 ANALYZE = ("analyze", "gradients", "tiny.yaml", "--data", "data", "--tokens", 50, "--depths")
 
 

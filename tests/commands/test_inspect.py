@@ -13,7 +13,6 @@ from safetensors.torch import load_file
 
 from commands.running import Commands, Finished, value
 from commands.runs import records
-from nmtdeep.files import write_sums
 
 
 def test_inspect_describes_a_run(nmtdeep: Commands, averaged: tuple[Path, Finished]) -> None:
@@ -144,7 +143,3 @@ def test_copies_and_names_of_checkpoints_are_links(
         one, other = (nmtdeep("inspect", path / "checkpoint_last") for path in (whole, run))
         meant = (whole / "checkpoint_last").readlink()
         assert one.out.replace(f"{whole}/checkpoint_last", f"{run}/{meant}") == other.out
-
-
-
-

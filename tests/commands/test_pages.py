@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tools.convert.marian_like import MarianLike
 from pages import ROOT, commands_in_blocks
 from sentencepiece import SentencePieceTrainer
+from tools.convert.marian_like import MarianLike
 
 from commands.running import Commands
 

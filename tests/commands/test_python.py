@@ -76,8 +76,6 @@ def test_what_the_command_refuses_is_a_user_error(whole: Path) -> None:
         package.load(whole).translate("one line")
 
 
-
-
 def test_the_line_of_an_error_is_counted_from_the_first_of_the_call(whole: Path) -> None:
     model = package.load(whole, long_lines="error", max_source_tokens=5)
     model.translate(["a", "b"])
