@@ -39,13 +39,16 @@ def noisy(nmtdeep, post_norm) -> Path:
     assert grown.code == 0, grown.err
     loaded = checkpoint.load(nmtdeep.folder / "grown")
     generator = torch.Generator().manual_seed(1)
-    weights = checkpoint.weights(loaded.model).items()
+    tensors = checkpoint.weights(loaded.model)
+    for name in [name for name, tensor in tensors.items() if tensor.dim() > 1]:
+        scale = 0.2 if "embedding" in name else 0.5
+        tensors[name] = scale * torch.randn(tensors[name].shape, generator=generator)
     # One length limit for all sentences, as in other programs. <unk> is allowed, because they
     # exclude it before the softmax and we after it.
     search = Decoding(allow_unk=True, max_length_factor=0, max_length_constant=15)
     checkpoint.save(
         nmtdeep.folder / "noisy" / "checkpoint_111",
-        tensors={name: 0.4 * torch.randn(w.shape, generator=generator) for name, w in weights},
+        tensors=tensors,
         state=loaded.state,
         recipe=loaded.recipe.model_copy(update={"decoding": search}),
         pipeline=loaded.pipeline,
