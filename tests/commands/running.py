@@ -1,8 +1,7 @@
-"""Run the real command in a process that may be killed, stopped or run out of disk space.
+"""Run the real command: `nmtdeep.cli.main.run` with its argv, stdin, stdout, stderr and exit code.
 
-A fork server holds torch and the package, so that a command costs no import of torch. Each command
-is a process of its own: `nmtdeep.cli.main.run` with its own argv, stdin, stdout, stderr and exit
-code.
+It runs in this process, or in one of its own that may be killed or stopped. A fork server holds
+torch and the package, so that such a process costs no import of torch.
 """
 
 from __future__ import annotations
@@ -22,7 +21,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from textwrap import TextWrapper
 from typing import Any
+from unittest import mock
+
+import pytest
 
 PRELOAD = (
     "nmtdeep.cli.main",
@@ -35,6 +38,13 @@ PRELOAD = (
     "nmtdeep.training.loop",
     "torch._dynamo",
     "torch.utils.tensorboard",
+)
+STREAMS = ("stdin", "stdout", "stderr")
+# What `nmtdeep.cli.main.run` replaces in its process.
+HOOKS = (
+    (sys, "unraisablehook"),
+    (threading, "excepthook"),
+    (TextWrapper, "wordsep_re"),
 )
 SECONDS = 600  # after which a command hangs, on a busy machine too
 
@@ -218,14 +228,17 @@ def _child(
 
 
 class Commands:
-    """Runs commands in a folder; `logs` is where their output is kept, one file a command."""
+    """Runs commands in a folder; `logs` is where their output is kept, one file a command.
+
+    A command runs in this process, unless the test is about the process: it is interrupted, starts
+    ranks, or has an environment or a stdout of its own.
+    """
 
     def __init__(self, folder: Path, logs: Path) -> None:
         self.folder = folder
         self.logs = logs
         self.count = 0
-        self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(list(PRELOAD))
+        gc.freeze()  # torch's objects, which a training's gc.collect would read three times
 
     def __call__(
         self,
@@ -240,24 +253,72 @@ class Commands:
         log = self.logs / f"{self.count:03}"
         log.with_suffix(".in").write_bytes(stdin)
         log.with_suffix(".out").touch()
-        words, output = list(map(str, argv)), str(stdout or log.with_suffix(".out"))
-        process = self.context.Process(
-            target=_child,
-            args=(words, str(self.folder), str(log), interrupt, environment or {}, output),
-        )
-        process.start()
-        over = threading.Event()
-        if isinstance(interrupt, Later):
-            begun = log.with_suffix(".begun")
-            arguments = (process.pid, begun, over)
-            threading.Thread(target=interrupt.send, args=arguments, daemon=True).start()
-        process.join(SECONDS)
-        over.set()
-        if process.exitcode is None:
-            process.kill()
-            raise AssertionError(f"still running after {SECONDS} s: {words}")
+        words = list(map(str, argv))
+        if interrupt or environment or stdout or "--processes" in words:
+            output = str(stdout or log.with_suffix(".out"))
+            arguments = (words, str(self.folder), str(log), interrupt, environment or {}, output)
+            code = _run_in_a_process(arguments)
+        else:
+            code = _run_here(words, self.folder, log)
         out, err = (log.with_suffix(end).read_text("utf-8") for end in (".out", ".err"))
-        return Finished(process.exitcode, out, err)
+        return Finished(code, out, err)
+
+
+def _run_here(words: list[str], folder: Path, log: Path) -> int:
+    """The code of a command in this process, which is as it was before at the end."""
+    import torch
+
+    from nmtdeep.cli import main
+
+    before = [os.dup(number) for number in range(3)]
+    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    with mock.patch.dict(os.environ), pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(sys, "argv", ["nmtdeep", *words])
+        for owner, name in HOOKS:  # to be restored
+            patch.setattr(owner, name, getattr(owner, name))
+        streams = [
+            log.with_suffix(f".{end}").open(mode, encoding="utf-8")
+            for end, mode in (("in", "r"), ("out", "w"), ("err", "w"))
+        ]
+        for number, (name, stream) in enumerate(zip(STREAMS, streams, strict=True)):
+            os.dup2(stream.fileno(), number)
+            patch.setattr(sys, name, stream)
+        try:
+            main.run()
+        except SystemExit as left:
+            code = left.code
+        finally:
+            for number, (stream, old) in enumerate(zip(streams, before, strict=True)):
+                stream.close()
+                os.dup2(old, number)
+                os.close(old)
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+            torch.set_num_threads(threads)
+            torch.set_float32_matmul_precision(precision)
+    return int(code or 0)
+
+
+def _run_in_a_process(arguments: tuple[Any, ...]) -> int:
+    words, _, log, interrupt, *_ = arguments
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(PRELOAD))
+    process = context.Process(target=_child, args=arguments)
+    process.start()
+    over = threading.Event()
+    if isinstance(interrupt, Later):
+        begun = Path(f"{log}.begun")
+        threading.Thread(
+            target=interrupt.send, args=(process.pid, begun, over), daemon=True
+        ).start()
+    process.join(SECONDS)
+    over.set()
+    if process.exitcode is None:
+        process.kill()
+        raise AssertionError(f"still running after {SECONDS} s: {words}")
+    return process.exitcode
 
 
 def value(screen: str, name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import shutil
 from pathlib import Path
 
@@ -25,69 +24,36 @@ def refused(done: Finished, *said: str) -> None:
         assert words in lines[0]
 
 
-GZIP = gzip.compress(b"one\n" * 1000)[:-12]
-
-
 @pytest.mark.parametrize(
-    ("source", "target", "end", "said"),
-    [
-        (b"one\n", None, "", ("bad.de", "exists: pass the prefix")),
-        (b"one\n", b"", "", ("bad.de: the file is empty: check how it was made",)),
-        (b"one\ntwo\n", b"eins\n", "", ("bad.en: 2 lines, but", "bad.de has 1")),
-        (
-            b"one\ntwo\n",
-            b"eins\nzw\xf6lf\n",
-            "",
-            ("bad.de:2: not valid UTF-8 (byte 0xf6 at column 3): correct this line",),
-        ),
-        (GZIP, GZIP, ".gz", ("truncated gzip file",)),
-        (b"\n\n", b"\n\n", "", ("cleaning dropped all 2 training pairs",)),
-    ],
-    ids=["missing", "empty", "lengths", "UTF-8", "gzip", "blank"],
+    ("target", "where"),
+    [(None, "bad.de: "), (b"eins\n", "bad.en: "), (b"eins\nzw\xf6lf\n", "bad.de:2: ")],
+    ids=["missing", "lengths", "UTF-8"],
 )
-def test_texts_that_cannot_be_preprocessed(nmtdeep, tmp_path, source, target, end, said):
-    for language, content in (("en", source), ("de", target)):
-        if content is not None:
-            (tmp_path / f"bad.{language}{end}").write_bytes(content)
+def test_texts_that_cannot_be_preprocessed(nmtdeep, tmp_path, target, where):
+    (tmp_path / "bad.en").write_bytes(b"one\ntwo\n")
+    if target is not None:
+        (tmp_path / "bad.de").write_bytes(target)
     done = nmtdeep(
         "preprocess", "tiny.yaml", "--train", tmp_path / "bad", "--valid", "valid",
         "--out", tmp_path / "data", "--workers", 1,
     )  # fmt: skip
-    refused(done, *said)
+    refused(done, where)
     assert not (tmp_path / "data").exists()
 
 
-def _copy(path: Path, to: Path) -> Path:
-    return Path(shutil.copytree(path, to, symlinks=True))
-
-
 def test_data_that_is_missing_or_incomplete(nmtdeep, data, tmp_path):
-    for option in ("--dry-run", "--quiet"):
-        done = nmtdeep("train", "tiny.yaml", "--data", "nowhere", "--out", tmp_path / "r", option)
-        refused(done, "nowhere: no such data directory", "make one with nmtdeep preprocess")
-    half = _copy(data, tmp_path / "half")
+    refused(train(nmtdeep, tmp_path / "r", data="nowhere"), "nowhere: ", "nmtdeep preprocess")
+    half = shutil.copytree(data, tmp_path / "half")
     (half / "data.json").unlink()
-    refused(train(nmtdeep, tmp_path / "r", data=half), "half: not a complete data directory")
+    refused(train(nmtdeep, tmp_path / "r", data=half), "half: ")
     assert not (tmp_path / "r").exists()
-
-
-def test_data_of_another_text(nmtdeep, data, tmp_path):
-    done = train(nmtdeep, tmp_path / "r", "text.lowercase=true")
-    refused(
-        done,
-        "data: was preprocessed with",
-        "text.lowercase: false -> true",
-        "preprocess again with",
-    )
-    done = train(nmtdeep, tmp_path / "r", "text.bpe.dropout=0.1")
-    refused(done, "text.bpe.dropout: ", "preprocess again with this recipe")
 
 
 def test_a_run_without_a_finished_checkpoint_starts_from_the_beginning(nmtdeep, whole, tmp_path):
     run = tmp_path / "run"
     (run / ".checkpoint_2.partial").mkdir(parents=True)
     (run / ".checkpoint_2.partial" / "model.safetensors").write_bytes(b"half")
-    refused(nmtdeep("translate", "-m", run), "no finished checkpoint (no state.json)")
+    refused(nmtdeep("translate", "-m", run), f"{run}: ")
     assert train(nmtdeep, run).code == 0
     assert contents(run) == contents(whole)
 
@@ -96,15 +62,14 @@ def test_a_run_without_a_finished_checkpoint_starts_from_the_beginning(nmtdeep, 
 def test_a_damaged_checkpoint_is_named_and_training_resumes_from_the_one_before(
     nmtdeep, whole, tmp_path, name
 ):
-    run = _copy(whole, tmp_path / "run")
+    run = shutil.copytree(whole, tmp_path / "run", symlinks=True)
     broken = run / "checkpoint_11"
     if name == "state.json":
         (broken / name).unlink()
     else:
         (broken / name).write_bytes((broken / name).read_bytes()[:-10])
-    said = (f"checkpoint_11/{name}: ", "or delete this one to resume from an older one")
     before = (run / "train.jsonl").read_bytes()
-    refused(train(nmtdeep, run, "--max-updates", 12), *said)
+    refused(train(nmtdeep, run, "--max-updates", 12), f"checkpoint_11/{name}: ")
     assert (run / "train.jsonl").read_bytes() == before
     if name == "model.safetensors":
         refused(nmtdeep("translate", "-m", broken, stdin=b"x\n"), f"checkpoint_11/{name}: ")
@@ -114,45 +79,42 @@ def test_a_damaged_checkpoint_is_named_and_training_resumes_from_the_one_before(
 
 
 def test_models_that_do_not_go_together(nmtdeep, whole, whole_dropout, tmp_path):
-    mixed = _copy(whole / "checkpoint_11", tmp_path / "mixed")
+    mixed = shutil.copytree(whole / "checkpoint_11", tmp_path / "mixed")
     shutil.copy(whole_dropout / "checkpoint_best" / "model.safetensors", mixed)
     write_sums(mixed)
-    refused(nmtdeep("translate", "-m", mixed, stdin=b"x\n"), "by its vocabulary and config")
-    ensemble = nmtdeep("translate", "-m", whole, "-m", whole_dropout, stdin=b"x\n")
-    refused(ensemble, "its text pipeline differs from", "one preprocessed corpus")
+    refused(nmtdeep("translate", "-m", mixed, stdin=b"x\n"), f"{mixed}/model.safetensors: ")
+    refused(nmtdeep("translate", "-m", whole, "-m", whole_dropout, stdin=b"x\n"), "text pipeline")
     inputs = [run / "checkpoint_best" for run in (whole, whole_dropout)]
     average = nmtdeep("average-checkpoints", *inputs, "-o", tmp_path / "average")
-    refused(average, "not from the same run as", "average checkpoints of one run")
-    done = train(nmtdeep, whole, data="data-dropout")
-    refused(done, "another vocabulary than --data: pass the corpus that the run was started with")
+    refused(average, "not from the same run")
+    refused(train(nmtdeep, whole, data="data-dropout"), "another vocabulary")
 
 
 def test_an_average_replaces_nothing_but_averages(nmtdeep, averaged, tmp_path):
-    run = _copy(averaged[0], tmp_path / "run")
+    run = shutil.copytree(averaged[0], tmp_path / "run", symlinks=True)
     before = contents(run)
     inputs = [run / "checkpoint_10", run / "checkpoint_11"]
-    for out, said in ((run, "not a checkpoint"), (inputs[0], "one of the inputs")):
+    for out in (run, inputs[0]):
         done = nmtdeep("average-checkpoints", *inputs, "-o", out, "--overwrite")
-        refused(done, said, "choose another --output")
-    refused(nmtdeep("average-checkpoints", run, "--last", 3), "add --overwrite")
+        refused(done, f"{out}: ", "--output")
+    refused(nmtdeep("average-checkpoints", run, "--last", 3), "--overwrite")
     refused(nmtdeep("average-checkpoints", run, "--last", 9), "average fewer")
-    refused(nmtdeep("average-checkpoints", "nowhere", "--last", 2), "nowhere: no such run")
-    refused(nmtdeep("average-checkpoints", *inputs, inputs[0], "-o", "x"), "has the same weights")
+    refused(nmtdeep("average-checkpoints", "nowhere", "--last", 2), "nowhere: ")
+    refused(nmtdeep("average-checkpoints", *inputs, inputs[0], "-o", "x"), "same weights")
     assert contents(run) == before
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "where"),
     [
-        ("model.widht=16", "model.widht: unknown key: did you mean model.width?"),
-        ("model.encoder.heads=3", "width 16 is not a multiple of encoder.heads 3"),
-        ("training.checkpoints.average_last=9", "raise keep_last"),
-        ("nonsense", "key.path=value"),
-        ("model.encoder.depth=10001", "model.encoder.depth: must be at most 10000, not 10001"),
+        ("model.widht=16", "model.widht: "),
+        ("model.encoder.heads=3", "encoder.heads"),
+        ("nonsense", "nonsense"),
+        ("text.lowercase=true", "text.lowercase: "),
     ],
 )
-def test_invalid_recipes_are_refused(nmtdeep, data, tmp_path, change, said):
-    refused(train(nmtdeep, tmp_path / "run", change), said)
+def test_invalid_recipes_are_refused(nmtdeep, data, tmp_path, change, where):
+    refused(train(nmtdeep, tmp_path / "run", change), where)
     assert not (tmp_path / "run").exists()
 
 
@@ -178,15 +140,11 @@ def test_devices_and_precisions_that_do_not_exist(nmtdeep, data, whole, tmp_path
 def test_paths_that_cannot_be_written_to(nmtdeep, data, whole):
     text = ("--train", "train", "--valid", "valid")
     refused(nmtdeep("preprocess", "tiny.yaml", *text, "--out", "/proc/run"))
-    refused(train(nmtdeep, "/sys/run"), "then run the same command again")
-    refused(train(nmtdeep, "data"), "data: is a data directory: choose another --out")
+    refused(train(nmtdeep, "/sys/run"), "same command again")
+    refused(train(nmtdeep, "data"), "data: ")
     inside = f"{whole}/checkpoint_last"
-    refused(
-        train(nmtdeep, inside),
-        f"choose another --out; to start from its weights, train with --from {inside}",
-    )
-    translate = ("translate", "-m", whole, "-o")
-    refused(nmtdeep(*translate, "/proc/run/x", stdin=b"x\n"), "cannot be written")
+    refused(train(nmtdeep, inside), f"--from {inside}")
+    refused(nmtdeep("translate", "-m", whole, "-o", "/proc/run/x", stdin=b"x\n"), "/proc/run")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -207,31 +165,15 @@ def test_a_full_disk_under_the_log(nmtdeep, data, tmp_path):
     assert train(nmtdeep, run).code == 0
 
 
-@pytest.mark.parametrize(
-    ("options", "stdin", "said"),
-    [
-        (
-            ("--n-best", 3, "--beam", 2),
-            b"x\n",
-            "need a beam at least as large, not 2: raise --beam",
-        ),
-        (("-i", "nowhere.en"), b"", "nowhere.en: no such file: check the path"),
-        ((), b"one\nzw\xf6lf\n", ":2: not valid UTF-8"),
-    ],
-)
-def test_translations_that_are_refused(nmtdeep, whole, options, stdin, said):
-    refused(nmtdeep("translate", "-m", whole, "-q", *options, stdin=stdin), said)
-
-
 def test_bad_input_leaves_the_last_translation_alone(nmtdeep, whole, tmp_path):
     text, out = tmp_path / "text", tmp_path / "out"
     text.write_bytes(b"Password\n" * 9 + b"zw\xf6lf\n")
     out.write_text("yesterday's\n")
-    refused(nmtdeep("translate", "-m", whole, "-i", text, "-o", out), "text:10: not valid UTF-8")
+    refused(nmtdeep("translate", "-m", whole, "-i", text, "-o", out), f"{text}:10: ")
     assert out.read_text() == "yesterday's\n"
     text.write_text("Password\n")
     done = nmtdeep("translate", "-m", whole, "-i", text, "-o", text)
-    refused(done, "the input too: choose another --output")
+    refused(done, f"{text}: ")
     assert text.read_text() == "Password\n"
 
 

@@ -41,12 +41,7 @@ def fluent(nmtdeep, post_norm) -> Path:
     """A grown run that has learned the test set by heart, so that translations can be compared."""
     grown = nmtdeep("grow", post_norm, "--layers", 3, "--out", "grown")
     assert grown.code == 0, grown.err
-    return by_heart(nmtdeep, nmtdeep.folder / "grown", "fluent")
-
-
-def by_heart(nmtdeep, start: Path, name: str) -> Path:
-    """A run `name` that starts from a checkpoint and learns the test set."""
-    loaded = checkpoint.load(start)
+    loaded = checkpoint.load(nmtdeep.folder / "grown")
     model, pipeline = loaded.model, loaded.pipeline
     source, target = (
         [np.array(encode(line)) for line in lines(nmtdeep, f"test.{language}")]
@@ -58,11 +53,11 @@ def by_heart(nmtdeep, start: Path, name: str) -> Path:
     for _ in range(1500):
         optimizer.zero_grad()
         loss = batch_loss(model, batch, smoothing=0.0, dtype=torch.float32).smoothed
-        if loss < 0.005 * batch.target_tokens:
+        if loss < 0.05 * batch.target_tokens:
             break
         loss.backward()
         optimizer.step()
-    run = nmtdeep.folder / name
+    run = nmtdeep.folder / "fluent"
     checkpoint.save(
         run / "checkpoint_111",
         tensors=checkpoint.weights(model),
@@ -98,20 +93,17 @@ def shown(folder: Path) -> Any:
     return names["translate"]
 
 
-def test_the_check_finds_the_same_translations_of_a_grown_model(nmtdeep, fluent):
-    done = nmtdeep("export", fluent, "--to", "ctranslate2", "-o", "ct2-grown", *CHECK)
+def test_ctranslate2_translates_as_the_check_says_and_the_readme_shows(nmtdeep, fluent):
+    done = nmtdeep("export", fluent, "--to", "ctranslate2", "-o", "ct2", *CHECK)
     assert done.code == 0, done.err
     ours, theirs = re.findall(r"^(?:nmtdeep|CTranslate2): BLEU (\S+),", done.out, re.M)
     assert ours == theirs
     assert "equal translations: 12 of 12 (100.0 %)" in done.out
-    assert "BLEU: nrefs:1|case:mixed|eff:no|tok:13a" in done.out
-
-
-def test_ctranslate2_translates_raw_text_as_the_readme_shows(nmtdeep, fluent):
-    done = nmtdeep("export", fluent, "--to", "ctranslate2", "-o", "ct2")
-    assert done.code == 0, done.err
     folder = nmtdeep.folder / "ct2"
-    assert shown(folder)([*lines(nmtdeep, "test.en"), ""]) == [*translations(nmtdeep, fluent), ""]
+    assert shown(folder)([*lines(nmtdeep, "test.en"), ""]) == [
+        *translations(nmtdeep, fluent),
+        "",
+    ]
     assert json.loads((folder / "export.json").read_text())["format"] == "ctranslate2 float32"
 
 
@@ -128,8 +120,8 @@ def header(folder: Path) -> dict[str, Any]:
 
 
 def test_a_card_has_the_scores_of_the_run_with_their_signatures(nmtdeep, post_norm):
-    done = nmtdeep("export", post_norm, "--to", "huggingface", "-o", "card")
-    assert done.code == 0, done.err
+    command = ("export", "--to", "huggingface", "-o")
+    assert nmtdeep(*command, "card", post_norm).code == 0
     scores = json.loads((post_norm / "scores.json").read_text())["scores"]["test"]
     read = header(nmtdeep.folder / "card")
     assert read["language"] == ["en", "de"] and "license" not in read
@@ -148,16 +140,8 @@ def test_a_card_has_the_scores_of_the_run_with_their_signatures(nmtdeep, post_no
     parts = MarkdownIt("commonmark").enable("table").parse(text)
     code = [part.content for whole in parts for part in whole.children or []]
     assert all(code.count(stored["signature"]) == 1 for stored in scores)
-    early = nmtdeep("export", post_norm / "checkpoint_10", "--to", "huggingface", "-o", "early")
-    assert early.code == 0, early.err
+    assert nmtdeep(*command, "early", post_norm / "checkpoint_10").code == 0
     assert "model-index" not in header(nmtdeep.folder / "early")  # they are of another checkpoint
-
-
-def test_the_hub_reads_the_card(nmtdeep, post_norm):
-    hub = pytest.importorskip("huggingface_hub")
-    assert nmtdeep("export", post_norm, "--to", "huggingface", "-o", "hub").code == 0
-    card = hub.ModelCard.load(nmtdeep.folder / "hub" / "README.md")
-    assert {result.metric_type for result in card.data.eval_results} == {"bleu", "chrf", "ter"}
 
 
 def test_a_model_that_no_other_program_supports_is_refused_with_every_problem(nmtdeep, data):
@@ -178,10 +162,8 @@ def test_a_model_that_no_other_program_supports_is_refused_with_every_problem(nm
     assert not (nmtdeep.folder / "refused").exists()
     done = nmtdeep("export", "merged", "--to", "huggingface", "-o", "alone")
     assert (done.code, done.out, done.err.count("\n")) == (3, "", 1)
-    folder = nmtdeep.folder / "alone"
-    assert {path.name for path in folder.iterdir()} == {"README.md", "export.json"}
-    assert "model.encoder.combination: dlcl" in done.err
-    assert "model.encoder.combination: dlcl" in (folder / "README.md").read_text()
+    card = (nmtdeep.folder / "alone" / "README.md").read_text()
+    assert all("model.encoder.combination: dlcl" in text for text in (done.err, card))
 
 
 def test_only_an_export_is_replaced_and_only_on_request(nmtdeep, whole):
@@ -225,10 +207,3 @@ def test_a_worse_model_is_reported_with_its_own_exit_code(nmtdeep, fluent, tmp_p
     assert "BLEU, more than --max-loss" in done.err
     assert (nmtdeep.folder / "worse" / "model.bin").is_file()
     assert nmtdeep(*command, "worse-2", "--max-loss", "101").code == 0
-
-
-def test_options_of_ctranslate2_are_refused_with_huggingface(nmtdeep, whole):
-    options = ("--quantization", "int8", "--threads", 1)
-    done = nmtdeep("export", whole, "--to", "huggingface", "-o", "none", *options)
-    assert done.code == 2 and "--quantization and --threads: only works with" in done.err
-    assert not (nmtdeep.folder / "none").exists()

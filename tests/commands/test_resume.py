@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import json
+import re
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -76,8 +76,7 @@ def test_a_signal_saves_first(nmtdeep, whole, tmp_path, name, code, update):
     run = tmp_path / "run"
     stopped = train(nmtdeep, run, interrupt=Interrupt(f"{STEP}:Step.apply", update, name))
     if update < 11:
-        message = f"stopped by SIG{name.upper()}, saved at update {update}; "
-        assert message + "run the same command to resume" in stopped.err
+        assert f"stopped by SIG{name.upper()}, saved at update {update}; " in stopped.err
         assert stopped.code == code
         assert (run / "checkpoint_last").resolve().name == f"checkpoint_{update}"
         assert train(nmtdeep, run).code == 0
@@ -106,33 +105,25 @@ def test_a_second_training_is_refused(nmtdeep, whole, tmp_path):
     with (run / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         refused = train(nmtdeep, run)
-    assert refused.code == 2
-    assert refused.err == (
-        f"nmtdeep: error: {run}: another process is training there: wait until it ends, or choose "
-        "another --out\n"
-    )
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert f"error: {run}: another process" in refused.err
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    "change",
     [
-        ("training.seed=2", "training.seed: 1 -> 2"),
-        ("model.width=32", "model.width: 16 -> 32"),
-        ("model.dropout.residual=0.2", "model.dropout.residual: 0.1 -> 0.2"),
-        (
-            "training.batches.tokens_per_update=900",
-            "training.batches.tokens_per_update: 800 -> 900",
-        ),
-        ("training.optimizer=muon", "training.optimizer.type: adam -> muon"),
-        ("training.validation.best_by=bleu", "training.validation.best_by: loss -> bleu"),
+        "training.seed: 1 -> 2",
+        "model.width: 16 -> 32",
+        "training.batches.tokens_per_update: 800 -> 900",
+        "training.optimizer.type: adam -> muon",
+        "training.validation.best_by: loss -> bleu",
     ],
 )
-def test_another_experiment_is_refused(nmtdeep, whole, change, said):
+def test_another_experiment_is_refused(nmtdeep, whole, change):
     before = contents(whole)
-    refused = train(nmtdeep, whole, change)
-    assert refused.code == 2
-    assert refused.err.startswith("nmtdeep: error: ") and said in refused.err
-    assert refused.err.count("\n") == 1
+    refused = train(nmtdeep, whole, re.sub(r": .* -> ", "=", change))
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert change in refused.err
     assert contents(whole) == before
 
 
@@ -173,17 +164,13 @@ def test_a_full_disk_while_saving(nmtdeep, whole, tmp_path):
     failed = train(nmtdeep, run, interrupt=full)
     assert failed.code == 2
     last = failed.err.splitlines()[-1]
-    assert last.startswith(f"nmtdeep: error: {run}/checkpoint_3: cannot be written")
-    assert "what was there before is unchanged: free disk space" in last
+    assert last.startswith(f"nmtdeep: error: {run}/checkpoint_3: ")
     assert "Traceback" not in failed.err
-    assert _checkpoints(run) == ["checkpoint_2"]
+    kept = [path.name for path in run.glob("checkpoint_*") if not path.is_symlink()]
+    assert kept == ["checkpoint_2"]
     assert nmtdeep("translate", "-m", run, "-q", stdin=b"Password\n").code == 0
     assert train(nmtdeep, run).code == 0
     assert contents(run) == contents(whole)
-
-
-def _checkpoints(run: Path) -> list[str]:
-    return sorted(path.name for path in run.glob("checkpoint_*") if not path.is_symlink())
 
 
 def test_bpe_dropout_may_change_and_updates_stay_the_same_sentences(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import sacrebleu
 
-from commands.running import Commands
+from commands.running import Commands, Interrupt
 from nmtdeep.text.pipeline import TextPipeline
 
 NASTY = (
@@ -40,8 +40,6 @@ def test_scores_are_those_of_sacrebleu(nmtdeep, whole):
     assert values == pytest.approx(list(expected.values()), abs=1e-3)
     again = nmtdeep("score", "-m", whole, "--source", "test.en", "--reference", "test.de", "--json")
     assert [score["value"] for score in json.loads(again.out)] == values
-    report = json.loads((whole / "scores.json").read_text())["scores"]["test"]
-    assert [score["value"] for score in report] == pytest.approx(values, abs=1e-3)
 
 
 def test_log_prob_of_a_translation_equals_that_of_translate(nmtdeep, whole):
@@ -78,12 +76,10 @@ def check_log_probs(
     assert sums == pytest.approx([log_prob for *_, log_prob in rows], abs=1e-4)
 
 
-@pytest.mark.parametrize("source", ["file", "stream"])
-def test_as_many_lines_out_as_in(nmtdeep, whole, tmp_path, source):
-    data = NASTY.encode()
-    (tmp_path / "nasty").write_bytes(data)
-    option = ("-i", tmp_path / "nasty") if source == "file" else ()
-    done = nmtdeep("translate", "-m", whole, *option, stdin=data)
+@pytest.mark.parametrize("source", ["nasty", "-"])
+def test_as_many_lines_out_as_in(nmtdeep, whole, source):
+    (nmtdeep.folder / "nasty").write_bytes(NASTY.encode())
+    done = nmtdeep("translate", "-m", whole, "-i", source, stdin=NASTY.encode())
     assert done.code == 0, done.err
     lines = done.out.split("\n")
     assert len(lines) == 9 and lines[-1] == ""
@@ -100,23 +96,30 @@ def test_as_many_lines_out_as_in_with_a_column_of_prefixes(nmtdeep, whole):
     starts = [line.split()[:1] for line in lines[:-1]]
     assert starts == [["Invalid"], [], [], *[["Invalid"]] * 5]
     wrong = nmtdeep("translate", "-m", whole, "--prefix-column", stdin=b"Password\ta\tb\n")
-    assert wrong.code == 2
-    assert "input line 1: has more than two columns: pass source<TAB>prefix" in wrong.err
+    assert wrong.code == 2 and "input line 1: " in wrong.err
 
 
 def test_carriage_returns_change_nothing(nmtdeep, whole):
-    text = "Password\nInvalid code\n"
-    unix = nmtdeep("translate", "-m", whole, stdin=text.encode())
-    windows = nmtdeep("translate", "-m", whole, stdin=text.replace("\n", "\r\n").encode())
+    texts = (b"Password\nInvalid code\n", b"Password\r\nInvalid code\r\n")
+    unix, windows = (nmtdeep("translate", "-m", whole, stdin=text) for text in texts)
     assert windows.out == unix.out
 
 
 @pytest.mark.parametrize("form", ["text", "json", "tsv", "fairseq"])
-@pytest.mark.parametrize("name", ["empty", "-"])
-def test_an_empty_input_has_an_empty_output(nmtdeep, whole, form, name):
-    (nmtdeep.folder / "empty").write_bytes(b"")
-    done = nmtdeep("translate", "-m", whole, "-i", name, "--format", form, "-q")
+def test_an_empty_input_has_an_empty_output(nmtdeep, whole, form):
+    done = nmtdeep("translate", "-m", whole, "--format", form, "-q")
     assert (done.code, done.out, done.err) == (0, "", "")
+
+
+@pytest.mark.parametrize("what", ["kill", "term", "int"])
+def test_a_translation_that_was_interrupted_is_resumed(nmtdeep, whole, tmp_path, what):
+    command = ("translate", "-m", whole, "-i", "train.en", "-q", "--n-best", 3, "-o")
+    assert nmtdeep(*command, tmp_path / "whole").code == 0
+    cut = Interrupt("nmtdeep.decoding.streams:render", 60, what)
+    out = tmp_path / "out"
+    assert nmtdeep(*command, out, interrupt=cut).code == {"kill": -9, "term": 143, "int": 130}[what]
+    assert nmtdeep(*command, out, "--resume").code == 0
+    assert out.read_bytes() == (tmp_path / "whole").read_bytes()
 
 
 def test_a_reader_that_closes_the_pipe_early_is_not_an_error(folder, whole):

@@ -21,6 +21,7 @@ from nmtdeep.data.position import DataPosition, MixedPosition, by_corpus
 from nmtdeep.errors import UserError
 from nmtdeep.preprocessing.preprocess import Preprocessing
 from nmtdeep.training.feed import upcoming
+from nmtdeep.training.opening import check
 from nmtdeep.training.ranks import ALONE, Ranks
 from nmtdeep.training.setup import Setup
 from nmtdeep.training.state import Progress
