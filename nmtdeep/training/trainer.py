@@ -165,7 +165,7 @@ class Trainer:
         limit.reduce(tokens)
 
     def _missing_moments(self) -> int:
-        """Bytes of the two moments of each trained weight, if the first step has yet to make them."""
+        """Bytes of the two moments of each weight, if the first step has yet to make them."""
         if self.step.optimizer.state:
             return 0
         parameters = self.model.parameters()
