@@ -38,7 +38,7 @@ TIME_TO_CONNECT = timedelta(minutes=10)
 SECONDS_TO_SAVE = 300
 # Seconds that a rank waits after an error to be ended by the launcher: another rank may have failed
 # first, which the launcher then names.
-GRACE = 2.0
+GRACE = 5.0
 # Seconds after which a second signal means: leave at once. A launcher passes on what the terminal
 # has sent to the whole group already.
 IMPATIENCE = 1.0
@@ -176,9 +176,11 @@ def join_ranks(device: str, threads: int | None, signals: Sequence[int]) -> Iter
     except Exception as error:
         # FSDP raises a RuntimeError if another rank is lost. Rank 0 reports errors of all ranks.
         if rank > 0 or isinstance(error, LostRankError | RuntimeError):
-            time.sleep(GRACE)
-            if signals:  # of the launcher: another rank has failed first
-                raise SystemExit(2) from error
+            latest = time.monotonic() + GRACE
+            while time.monotonic() < latest:
+                if signals:  # of the launcher: another rank has failed first
+                    raise SystemExit(2) from error
+                time.sleep(0.05)
         if rank == 0 or not isinstance(error, UserError):
             raise
         where = f"rank {rank} of {size}"
