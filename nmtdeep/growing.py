@@ -14,7 +14,7 @@ from nmtdeep.model.build import build, initialize
 from nmtdeep.model.growth import LayerMap, carry_over, layer_maps
 from nmtdeep.training.memory import check_model_fits
 from nmtdeep.training.run_directory import open_run
-from nmtdeep.training.stages import restarted
+from nmtdeep.training.stage_control import restarted
 from nmtdeep.training.state import Progress
 
 

@@ -23,7 +23,7 @@ from nmtdeep.data.position import MixedPosition
 from nmtdeep.errors import CheckpointError, Problem, printable
 from nmtdeep.preprocessing.language import unchecked
 from nmtdeep.preprocessing.summary import report_of
-from nmtdeep.preprocessing.text_checks import SIZE, Sample, warnings
+from nmtdeep.preprocessing.text_checks import SIZE, CheckedText, warnings
 from nmtdeep.scoring.metrics import best_figure
 from nmtdeep.scoring.report import score_table
 from nmtdeep.scoring.stored import SCORES, stored_scores
@@ -166,7 +166,7 @@ def _text_warnings(data: DataDirectory) -> Iterator[Problem]:
     pipeline = data.pipeline
     for name in data.splits:
         paths = [str(data.path / f"{name}.{language}") for language in data.languages]
-        form, sample = pipeline.config.input, Sample()
+        form, sample = pipeline.config.input, CheckedText()
         if name in data.training:
             form, corpus = "tokenized", data.corpus(name)
             sides = ((pipeline.source, corpus.source), (pipeline.target, corpus.target))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nmtdeep.preprocessing.text_checks import SIZE, Sample, warnings
+from nmtdeep.preprocessing.text_checks import SIZE, CheckedText, warnings
 
 NAMES, LANGUAGES = ("x.en", "x.de"), ("en", "de")
 CORPUS = files("nmtdeep.tools.demo") / "corpus"
@@ -17,7 +17,7 @@ Pairs = list[tuple[str, str]]
 
 
 def found(pairs: Pairs, form: str = "raw", languages: tuple[str, str] = LANGUAGES) -> list[str]:
-    sample = Sample()
+    sample = CheckedText()
     for number, pair in enumerate(pairs, 1):
         sample.add(number, pair)
     return list(map(str, warnings(sample, NAMES, languages, form)))
@@ -107,7 +107,7 @@ def test_subwords_in_raw_text(clean: Pairs, target: str) -> None:
 
 
 def test_a_sample_is_spread_over_all_lines_and_bounded() -> None:
-    sample = Sample()
+    sample = CheckedText()
     for number in range(1, 100_001):
         sample.add(number, ("a", "b"))
     numbers = [number for number, _ in sample.pairs]

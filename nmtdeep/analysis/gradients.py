@@ -11,7 +11,7 @@ import torch
 
 from nmtdeep import checkpoint, files
 from nmtdeep.analysis.measurement import Column, Measurement, grouped
-from nmtdeep.analysis.probe import Probe, Sample, prepare, squared_gradient
+from nmtdeep.analysis.probe import Probe, ProbeText, prepare, squared_gradient
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.config.load import read_config
 from nmtdeep.config.recipe import Recipe
@@ -35,7 +35,7 @@ class LayerGradient(NamedTuple):
 
 def measure(
     subjects: Iterable[tuple[str, Recipe | Path]],
-    sample: Sample,
+    sample: ProbeText,
     *,
     of: Of = "parameters",
     most: int | None = None,

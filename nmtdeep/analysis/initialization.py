@@ -21,7 +21,7 @@ from typing import Annotated, Any, NamedTuple
 from torch import Tensor
 
 from nmtdeep.analysis.measurement import Column, Measurement, columns, grouped
-from nmtdeep.analysis.probe import Passages, Probe, Sample, prepare, squared_gradient
+from nmtdeep.analysis.probe import Passages, Probe, ProbeText, prepare, squared_gradient
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import UserError
@@ -54,7 +54,7 @@ FIGURES = Block._fields[3:]
 
 
 def measure(
-    name: str, subject: Recipe | Loaded, sample: Sample, *, updates: int = 0
+    name: str, subject: Recipe | Loaded, sample: ProbeText, *, updates: int = 0
 ) -> Measurement:
     """The residual blocks of a recipe's model after so many `updates`, or of a trained one."""
     probe = prepare(subject, sample, updates=updates)

@@ -96,7 +96,7 @@ class Probe:
             yield passages, {"encoder": batch.source != pad, "decoder": batch.target_input != pad}
 
 
-class Sample(NamedTuple):
+class ProbeText(NamedTuple):
     """About `tokens` target tokens of the training sentences of `data`, and where to compute.
 
     Ids are taken as they are, whatever section `text` of a recipe says.
@@ -108,7 +108,7 @@ class Sample(NamedTuple):
 
 
 @kept_settings()
-def prepare(subject: Recipe | Loaded, sample: Sample, *, updates: int = 0) -> Probe:
+def prepare(subject: Recipe | Loaded, sample: ProbeText, *, updates: int = 0) -> Probe:
     """A model and training sentences to measure it on, which depend on the recipe's seed only.
 
     Args:

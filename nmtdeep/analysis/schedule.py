@@ -12,7 +12,7 @@ from nmtdeep.analysis.measurement import Column, Measurement, grouped, typed
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import UserError
 from nmtdeep.training.schedule import learning_rate
-from nmtdeep.training.stages import next_stage
+from nmtdeep.training.stage_control import next_stage
 from nmtdeep.training.state import Progress
 
 POINTS = 1000  # approximate number of points of a curve

@@ -54,7 +54,7 @@ def initialization(
         after: Updates of training before the measurement.
     """
     from nmtdeep.analysis.initialization import measure
-    from nmtdeep.analysis.probe import Sample
+    from nmtdeep.analysis.probe import ProbeText
     from nmtdeep.checkpoint import load
     from nmtdeep.config.load import load_recipe
 
@@ -62,7 +62,7 @@ def initialization(
     if is_run:
         _refuse(subject, overrides or [], "--after" if after else None)
     model = load(Path(subject)) if is_run else load_recipe(subject, overrides or [])
-    outputs.write(measure(subject, model, Sample(corpora, tokens, device), updates=after))
+    outputs.write(measure(subject, model, ProbeText(corpora, tokens, device), updates=after))
 
 
 def gradients(
@@ -86,7 +86,7 @@ def gradients(
         of: Quantity with respect to which the gradient is taken.
     """
     from nmtdeep.analysis.gradients import measure
-    from nmtdeep.analysis.probe import Sample
+    from nmtdeep.analysis.probe import ProbeText
     from nmtdeep.config.load import load_recipe
 
     names, changes = _names_and_changes(subjects)
@@ -99,7 +99,7 @@ def gradients(
             both = [f"model.encoder.depth={depth}", f"model.decoder.depth={depth}"]
             models.append((name, load_recipe(name, [*changes, *both])))
     say = partial(typer.echo, err=True)
-    outputs.write(measure(models, Sample(corpora, tokens, device), of=of, say=say))
+    outputs.write(measure(models, ProbeText(corpora, tokens, device), of=of, say=say))
 
 
 def learning_rate(

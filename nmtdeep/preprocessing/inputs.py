@@ -14,7 +14,7 @@ from nmtdeep.config.text import Text
 from nmtdeep.data.index import INDEX_FILE, TRAIN, VALID
 from nmtdeep.errors import DataError, UserError
 from nmtdeep.preprocessing.language import check_languages
-from nmtdeep.preprocessing.text_checks import Sample, warnings
+from nmtdeep.preprocessing.text_checks import CheckedText, warnings
 from nmtdeep.preprocessing.transforms import Pair
 from nmtdeep.text.pairs import ParallelText, find_text, name_of
 from nmtdeep.text.vocabulary import is_reserved
@@ -120,9 +120,9 @@ def check_tags(config: Text, names: Collection[str]) -> None:
             raise UserError(what, where="text.tags", hint=hint)
 
 
-def _input(name: str, text: ParallelText) -> tuple[Input, Sample]:
+def _input(name: str, text: ParallelText) -> tuple[Input, CheckedText]:
     """An input with its lines counted, of which both sides must have as many; and some of them."""
-    lines, sample = [0, 0], Sample()
+    lines, sample = [0, 0], CheckedText()
     for number, (source, target) in enumerate(text.pairs(), 1):
         lines[0] += source is not None
         lines[1] += target is not None

@@ -28,7 +28,7 @@ _COLUMNS = re.compile(
 
 
 @dataclass
-class Sample:
+class CheckedText:
     """Pairs at equal distances in a text of any length, with their line numbers, from 1.
 
     Attributes:
@@ -85,7 +85,7 @@ _SUBWORDS = _Sign(
 
 
 def warnings(
-    sample: Sample, names: Sequence[str], languages: tuple[str, str], form: Form
+    sample: CheckedText, names: Sequence[str], languages: tuple[str, str], form: Form
 ) -> Iterator[Problem]:
     """A problem for each thing that the text of a split should not have.
 
@@ -118,7 +118,9 @@ def _header(pair: tuple[str, str], name: str, languages: tuple[str, str]) -> Ite
         yield Problem(what, name, "delete this line")
 
 
-def _swapped(sample: Sample, names: Sequence[str], languages: tuple[str, str]) -> Iterator[Problem]:
+def _swapped(
+    sample: CheckedText, names: Sequence[str], languages: tuple[str, str]
+) -> Iterator[Problem]:
     """Sides that are in the other language, as py3langid identifies them."""
     pairs = [each for each in sample.pairs if all(map(str.strip, each[1]))]
     pairs = pairs[:: max(1, len(pairs) // IDENTIFIED)]

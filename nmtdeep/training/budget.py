@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Literal
 
 from nmtdeep.config.training import Training
-from nmtdeep.training.state import Plan, Progress
+from nmtdeep.training.state import FittedUpdates, Progress
 
 # Updates that are timed before the number is fixed; the first ones of a process are slower.
 TIMED, COLD = 50, 10
@@ -50,7 +50,7 @@ class Pace:
         self._since = now
         self._tokens += tokens
 
-    def plan(self, settings: Training, progress: Progress) -> Plan | None:
+    def plan(self, settings: Training, progress: Progress) -> FittedUpdates | None:
         """The length of the training, once enough updates were timed; None before and afterwards.
 
         The time that remains, less a reserve and a last validation and checkpoint, holds so many
@@ -85,8 +85,12 @@ def continued(settings: Training, progress: Progress) -> Progress:
     return replace(progress, plan=_plan(settings, progress, progress.seconds / done))
 
 
-def _plan(settings: Training, progress: Progress, update: float, at_end: float = 0.0) -> Plan:
+def _plan(
+    settings: Training, progress: Progress, update: float, at_end: float = 0.0
+) -> FittedUpdates:
     """The plan for updates of so many seconds, and so many after the last one."""
     assert settings.max_minutes is not None  # with `max_updates: auto`
     left = (settings.max_minutes * 60 - progress.seconds) * (1 - RESERVE) - at_end
-    return Plan(settings.max_minutes, progress.update + max(0, int(left / max(update, 1e-6))))
+    return FittedUpdates(
+        settings.max_minutes, progress.update + max(0, int(left / max(update, 1e-6)))
+    )

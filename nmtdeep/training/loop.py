@@ -18,7 +18,7 @@ from nmtdeep.data.corpus import DataDirectory, opened
 from nmtdeep.devices import keep_compiled, kept_settings
 from nmtdeep.errors import UserError
 from nmtdeep.files import SUMS
-from nmtdeep.training import stages
+from nmtdeep.training import stage_control
 from nmtdeep.training.budget import Pace, continued
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.launch import is_launched, join_ranks, launch, noted_signals, use_threads
@@ -29,7 +29,7 @@ from nmtdeep.training.recorder import Recorder
 from nmtdeep.training.result import UpdateResult
 from nmtdeep.training.run_directory import RunDirectory, open_run
 from nmtdeep.training.setup import Setup
-from nmtdeep.training.state import Plan, Progress
+from nmtdeep.training.state import FittedUpdates, Progress
 from nmtdeep.training.trainer import Trainer
 from nmtdeep.training.validation import validate
 from nmtdeep.units import counted, size
@@ -153,8 +153,8 @@ class _Loop:
         """
         recipe, say = self.setup.recipe, self.recorder.say
         progress = continued(recipe.training, progress)
-        if stages.stop_reason(recipe, progress):
-            say(stages.nothing_to_do(recipe, progress))
+        if stage_control.stop_reason(recipe, progress):
+            say(stage_control.nothing_to_do(recipe, progress))
             return 0
         said = partial(say, opening(self.setup, progress))
         trainer = Trainer(self.setup.at_stage(progress.stage), newest, ready=said)
@@ -163,25 +163,27 @@ class _Loop:
         if self.setup.ranks.is_first:
             self.run.drop_results()
         stopped = 0
-        while not (stopped or stages.stop_reason(recipe, progress)):
-            if stages.stage_ended(recipe, progress):
-                progress = stages.next_stage(recipe, progress)
+        while not (stopped or stage_control.stop_reason(recipe, progress)):
+            if stage_control.stage_ended(recipe, progress):
+                progress = stage_control.next_stage(recipe, progress)
                 stage = self.setup.at_stage(progress.stage)
-                if stages.keeps_model(recipe, progress.stage):
+                if stage_control.keeps_model(recipe, progress.stage):
                     trainer.setup = stage
                 else:
                     trainer = trainer.grown(stage)
-                say(stages.announcement(recipe, progress))
+                say(stage_control.announcement(recipe, progress))
             progress, stopped = self._train_stage(trainer, progress)
         if graphs := trainer.graphs():
             say(graphs)
         update = progress.update
-        if stopped and not stages.stop_reason(recipe, progress):
+        if stopped and not stage_control.stop_reason(recipe, progress):
             name = signal.Signals(stopped).name
             say(f"stopped by {name}, saved at update {update}; run the same command to resume")
             return stopped
-        say(f"done after {counted(update, 'update')}: {stages.stop_reason(recipe, progress)}")
-        if warning := stages.linear_not_finished(recipe, progress):
+        say(
+            f"done after {counted(update, 'update')}: {stage_control.stop_reason(recipe, progress)}"
+        )
+        if warning := stage_control.linear_not_finished(recipe, progress):
             say(warning)
         return 0
 
@@ -218,8 +220,8 @@ class _Loop:
             if plan := pace.plan(settings, progress):
                 progress = self._planned(plan, progress)
             reason, over = (
-                stages.stop_reason(recipe, progress),
-                stages.stage_ended(recipe, progress),
+                stage_control.stop_reason(recipe, progress),
+                stage_control.stage_ended(recipe, progress),
             )
             intervals = settings.log_every, settings.validation.every, settings.checkpoints.every
             logs, validates, planned = (progress.completes(each, before) for each in intervals)
@@ -230,7 +232,7 @@ class _Loop:
             if validates:
                 progress = self._validated(trainer, progress)
                 pace.lap("validation")
-                reason = reason or stages.stop_reason(recipe, progress)
+                reason = reason or stage_control.stop_reason(recipe, progress)
             planned = planned and not progress.bad_updates  # never replace a good checkpoint
             planned = planned or bool(reason) or over
             if planned or progress.is_best or stopped:
@@ -244,13 +246,13 @@ class _Loop:
                 break
         return progress, int(stopped)
 
-    def _planned(self, plan: Plan, progress: Progress) -> Progress:
+    def _planned(self, plan: FittedUpdates, progress: Progress) -> Progress:
         """Fix the number of updates, by rank 0's clock."""
         plan = self.setup.ranks.broadcast(plan)
         progress = replace(progress, plan=plan)
         fits = f"{plan.updates:,} updates fit into {plan.minutes:g} minutes"
         self.recorder.say(f"{fits}, and the training ends there")
-        if warning := stages.low_peak(self.setup.recipe, progress):
+        if warning := stage_control.low_peak(self.setup.recipe, progress):
             self.recorder.say(f"warning: {warning}")
         return progress
 

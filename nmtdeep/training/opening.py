@@ -21,7 +21,7 @@ from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.scoring.warnings import subword_mark
 from nmtdeep.tables import describe
-from nmtdeep.training import stages, starting
+from nmtdeep.training import stage_control, starting
 from nmtdeep.training.graphs import eager_because
 from nmtdeep.training.launch import use_threads
 from nmtdeep.training.loggers import chosen
@@ -165,7 +165,7 @@ def opening(setup: Setup, progress: Progress) -> str:
         what = f"{setup.device.type} emulates bf16: --precision auto is faster"
         lines.append(("warning", what))
     lines += [("warning", str(problem)) for problem in warnings(recipe)]
-    if problem := stages.low_peak(recipe, progress):
+    if problem := stage_control.low_peak(recipe, progress):
         lines.append(("warning", problem))
     return describe(lines)
 
@@ -258,8 +258,8 @@ def dry_run(
     if not starts and (newest := run.newest()):
         progress = Progress.of(newest)
         files.verify(newest, hint=checkpoint.HINT)
-    if stages.stop_reason(recipe, progress):
-        return [stages.nothing_to_do(recipe, progress)]
+    if stage_control.stop_reason(recipe, progress):
+        return [stage_control.nothing_to_do(recipe, progress)]
     use_threads(threads or torch.get_num_threads(), processes)
     changes = (f"changed: {change}" for change in run.changes)
     return [opening(replace(setup, recipe=run.recipe), progress), *changes]

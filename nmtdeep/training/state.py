@@ -23,7 +23,7 @@ OLDER_NAME = "stale"  # of `validations_since_best`, until 2026-11
 
 
 @dataclass(frozen=True)
-class Plan:
+class FittedUpdates:
     """The number of updates of a training that fit into its time.
 
     Attributes:
@@ -72,7 +72,7 @@ class Progress:
     stage_epoch: NonNegativeInt = 0
     schedule_offset: NonNegativeInt = 0
     bad_updates: NonNegativeInt = 0
-    plan: Plan | None = None
+    plan: FittedUpdates | None = None
 
     @property
     def epoch(self) -> int:

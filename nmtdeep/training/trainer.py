@@ -27,7 +27,7 @@ from nmtdeep.training.memory import largest_batch, peak_memory, release, too_lar
 from nmtdeep.training.result import UpdateResult
 from nmtdeep.training.setup import Setup
 from nmtdeep.training.sharding import gather_full
-from nmtdeep.training.stages import lr_of
+from nmtdeep.training.stage_control import lr_of
 from nmtdeep.training.state import Progress, optimizer_tensors, restore_optimizer
 from nmtdeep.training.step import Step
 from nmtdeep.units import counted, percent

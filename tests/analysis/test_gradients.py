@@ -13,14 +13,14 @@ from matplotlib.figure import Figure
 from analysis.by_hand import write_out
 from nmtdeep.analysis.gradients import Of, layer_gradients, measure
 from nmtdeep.analysis.measurement import Measurement
-from nmtdeep.analysis.probe import Probe, Sample
+from nmtdeep.analysis.probe import Probe, ProbeText
 from nmtdeep.config.render import dump
 
 Curve = tuple[str, list[float], list[float]]
 
 
-def sample(run: Any) -> Sample:
-    return Sample(run.data, 80, torch.device("cpu"))
+def sample(run: Any) -> ProbeText:
+    return ProbeText(run.data, 80, torch.device("cpu"))
 
 
 @pytest.mark.parametrize("of", ["parameters", "output"])

@@ -14,7 +14,7 @@ from nmtdeep.checkpoint import FORMAT
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import UserError
 from nmtdeep.files import write_sums
-from nmtdeep.training.state import Plan, Progress
+from nmtdeep.training.state import FittedUpdates, Progress
 
 PEAK, WARM = 2e-3, 8
 
@@ -79,7 +79,7 @@ def test_a_run_that_chose_its_length_by_the_clock_has_its_rates(tmp_path: Path) 
         measure({"run": planned}, runs={"run": tmp_path})
     folder = tmp_path / "checkpoint_60"
     folder.mkdir()
-    state = {"format": FORMAT, **Progress(update=60, plan=Plan(5, 100)).to_json()}
+    state = {"format": FORMAT, **Progress(update=60, plan=FittedUpdates(5, 100)).to_json()}
     (folder / "state.json").write_text(json.dumps(state), encoding="utf-8")
     write_sums(folder, "state.json")
     rates = {row.update: row.lr for row in measure({"run": planned}, runs={"run": tmp_path}).rows}

@@ -18,8 +18,8 @@ from nmtdeep.config.training import Training
 from nmtdeep.training.budget import Pace, continued
 from nmtdeep.training.loop import train
 from nmtdeep.training.schedule import learning_rate
-from nmtdeep.training.stages import linear_not_finished, low_peak, nothing_to_do, stop_reason
-from nmtdeep.training.state import Plan, Progress
+from nmtdeep.training.stage_control import linear_not_finished, low_peak, nothing_to_do, stop_reason
+from nmtdeep.training.state import FittedUpdates, Progress
 from training.in_ranks import launched
 
 AUTO = {"max_updates": "auto", "max_minutes": 10.0}
@@ -47,7 +47,7 @@ class Ticking:
         return self.now
 
 
-def timed(training: Training, update: float, **others: float) -> Plan | None:
+def timed(training: Training, update: float, **others: float) -> FittedUpdates | None:
     """The plan after 50 updates of this many seconds; the first ten take 3 s more.
 
     Each update has 100 target tokens, the validation set 200, an epoch 1,000; `others` are parts
@@ -87,13 +87,13 @@ def test_the_number_is_what_the_clock_says(bleu: bool) -> None:
     left = 0.95 * (600 - 55)
     translated = 0.5 * 2 * 3 if bleu else 0.5 * 2 / 3  # as long as 200 tokens, times 3 or a third
     expected = simulated(left, 0.5, translated, 0)
-    assert timed(training, 0.5) == Plan(10.0, expected)
+    assert timed(training, 0.5) == FittedUpdates(10.0, expected)
 
 
 def test_validations_and_checkpoints_that_were_timed_count() -> None:
     training = Training(**AUTO, validation={"every": 20}, checkpoints={"every": 8})
     expected = simulated(0.95 * (600 - 55 - 9), 0.5, 7, 2)
-    assert timed(training, 0.5, validation=7, checkpoint=2) == Plan(10.0, expected)
+    assert timed(training, 0.5, validation=7, checkpoint=2) == FittedUpdates(10.0, expected)
 
 
 def test_a_number_in_the_recipe_stays() -> None:
@@ -104,11 +104,11 @@ def test_a_number_in_the_recipe_stays() -> None:
 
 def test_other_minutes_are_planned_by_the_speed_so_far() -> None:
     training = Training(**AUTO | {"max_minutes": 20})
-    before = Progress(update=400, seconds=600, plan=Plan(10, 400))
+    before = Progress(update=400, seconds=600, plan=FittedUpdates(10, 400))
     assert stop_reason(Recipe(training=Training(**AUTO)), before)
     # 1.5 s each; 600 s remain, of which a twentieth is kept.
     after = continued(training, before)
-    assert after.plan == Plan(20, 400 + 380)
+    assert after.plan == FittedUpdates(20, 400 + 380)
     assert not stop_reason(Recipe(training=training), after)
     assert continued(training, after) == after
     early = Progress(update=49, seconds=49)
@@ -137,7 +137,7 @@ def test_the_schedule_ends_at_zero_after_the_fixed_number(
 
 def test_a_machine_that_becomes_slower_is_reported_with_the_time_that_is_needed() -> None:
     recipe = Recipe(training=Training(**AUTO, schedule=LINEAR))
-    plan = Plan(10, 700)
+    plan = FittedUpdates(10, 700)
     assert not linear_not_finished(recipe, Progress(update=700, seconds=599, plan=plan))
     late = Progress(update=400, seconds=600, plan=plan)
     assert stop_reason(recipe, late) == "max_minutes 10 reached"
@@ -149,7 +149,7 @@ def test_a_peak_that_is_not_reached_is_reported_and_is_the_measure_of_the_end() 
     """A warm-up of 300 to 6e-3 turns at update 110 of 220: at 6e-3 110 / 300 = 2.2e-3."""
     schedule = {"type": "linear", "lr": 6e-3, "warmup_updates": 300}
     recipe = Recipe(training=Training(**AUTO | {"max_minutes": 4}, schedule=schedule))
-    late = Progress(update=196, seconds=240, plan=Plan(4, 220))
+    late = Progress(update=196, seconds=240, plan=FittedUpdates(4, 220))
     assert "peak is 2.2e-03 instead of 6.0e-03: 220 updates are fewer than twice" in low_peak(
         recipe, late
     )
@@ -157,7 +157,7 @@ def test_a_peak_that_is_not_reached_is_reported_and_is_the_measure_of_the_end() 
     assert "still at 23 % of its peak" in linear_not_finished(recipe, late)
     ended = nothing_to_do(recipe, late)
     assert ended.endswith("(max_minutes 4 reached: pass --minutes 5 to go on)")
-    assert not low_peak(recipe, Progress(update=50, plan=Plan(4, 600)))
+    assert not low_peak(recipe, Progress(update=50, plan=FittedUpdates(4, 600)))
     assert not low_peak(recipe, Progress(update=40))  # the length is not known yet
     fixed = Training(max_updates=150, schedule=schedule)
     assert "peak is 3.0e-03 instead of 6.0e-03: 150 updates are fewer than the warm-up" in (

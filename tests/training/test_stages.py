@@ -8,7 +8,7 @@ import pytest
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.position import DataPosition
-from nmtdeep.training.stages import next_stage, stage_ended, stop_reason
+from nmtdeep.training.stage_control import next_stage, stage_ended, stop_reason
 from nmtdeep.training.state import Progress
 
 STAGES = [

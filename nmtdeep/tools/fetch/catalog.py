@@ -31,7 +31,7 @@ class Source(Section):
     md5: str | None = Field(None, description="from sacreBLEU's table of test sets")
 
 
-class ParallelText(Section):
+class ParallelFiles(Section):
     """Two texts of equal length, or a table with two columns of text.
 
     Each of `files` is SOURCE, or SOURCE:MEMBER for one file of an archive; a member may be a
@@ -54,7 +54,7 @@ class HoldOut(Section):
 class Output(Section):
     """A pair of files to write: its parts in order, each pair prepared by the steps."""
 
-    parts: tuple[ParallelText, ...]
+    parts: tuple[ParallelFiles, ...]
     steps: tuple[Step, ...] = ()
     clean: Clean | None = Field(None, description="lengths in words, after the steps")
     hold_out: HoldOut | None = None

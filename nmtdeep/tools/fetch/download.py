@@ -31,7 +31,7 @@ class Retry:
     pause: float = 2.0
 
 
-class RefusedError(Exception):
+class DownloadRefusedError(Exception):
     """An address does not have the file; the message says why."""
 
 
@@ -41,7 +41,7 @@ class WebOnly(HTTPRedirectHandler):
     def redirect_request(self, req: Request, *others: Any) -> Request | None:
         allowed = ("https://",) if req.type == "https" else ("https://", "http://")
         if not str(others[-1]).startswith(allowed):
-            raise RefusedError(f"redirected to {others[-1]}, which is not safe")
+            raise DownloadRefusedError(f"redirected to {others[-1]}, which is not safe")
         return super().redirect_request(req, *others)
 
 
@@ -78,7 +78,7 @@ def _try(url: str, path: Path, progress: ProgressBar, retry: Retry, say: Say) ->
             time.sleep(retry.pause * 2 ** (attempt - 1))
         try:
             _receive(url, path, progress, retry.timeout)
-        except RefusedError as error:
+        except DownloadRefusedError as error:
             return str(error)
         except HTTPError as error:
             reason = f"HTTP {error.code} {error.reason}"
@@ -95,7 +95,7 @@ def _receive(url: str, path: Path, progress: ProgressBar, timeout: float) -> Non
     headers = {"User-Agent": f"nmtdeep/{__version__}", "Accept-Encoding": "identity"}
     with build_opener(WebOnly()).open(Request(url, headers=headers), timeout=timeout) as response:
         if response.headers.get_content_type() == "text/html":
-            raise RefusedError("the server sent a web page instead of the file")
+            raise DownloadRefusedError("the server sent a web page instead of the file")
         length = response.length or 0  # 0: the server does not say
         with path.open("wb") as file, progress.step(url, length, unit="bytes") as advance:
             while data := response.read(_CHUNK):

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from nmtdeep.errors import DataError
-from nmtdeep.tools.fetch.catalog import ParallelText
+from nmtdeep.tools.fetch.catalog import ParallelFiles
 
 RawPair = tuple[bytes, bytes]
 # The longest line of the corpora has some tens of thousands of bytes.
@@ -20,7 +20,7 @@ _TAGS = re.compile(rb"</?(?:title|description)>")
 _HINT = "delete the archive and run the same command again"
 
 
-def read_pairs(text: ParallelText, files: list[Path]) -> Iterator[RawPair]:
+def read_pairs(text: ParallelFiles, files: list[Path]) -> Iterator[RawPair]:
     """Every pair of a parallel text, without line ends.
 
     Args:

@@ -12,7 +12,7 @@ from nmtdeep import checkpoint
 from nmtdeep.analysis import combination, gradients, lengths, records, schedule, similarity
 from nmtdeep.analysis.measurement import Measurement
 from nmtdeep.analysis.pictures import render
-from nmtdeep.analysis.probe import Sample
+from nmtdeep.analysis.probe import ProbeText
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import UserError
 from nmtdeep.scoring.texts import NamedText
@@ -86,7 +86,7 @@ def of_models(
         album.say(f"gradients of the checkpoints of {name}")
         title = f"Gradient norms of first and top layer over training, {name}"
         subject = [(name, path)]
-        sample = Sample(data, TOKENS, device)
+        sample = ProbeText(data, TOKENS, device)
         measure = partial(gradients.measure, subject, sample, most=CHECKPOINTS)
         album.add(title, measure)
 

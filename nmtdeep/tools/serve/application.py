@@ -26,7 +26,7 @@ from nmtdeep.tools.serve.messages import (
     Answer,
     Health,
     Reason,
-    RefusedError,
+    RequestRefusedError,
     answer,
     read,
     request_form,
@@ -76,7 +76,7 @@ class Service:
                 translations = await self._translate(request)
                 status = 200
                 return answer(translations, self.output)
-            except RefusedError as refusal:
+            except RequestRefusedError as refusal:
                 status = refusal.status
                 raise
             finally:
@@ -86,22 +86,22 @@ class Service:
     async def _translate(self, request: Request) -> list[Translation]:
         if self.open > self.limits.max_requests:
             reason = f"more than {self.limits.max_requests} requests at once: try again later"
-            raise RefusedError(503, reason, retry=1)
+            raise RequestRefusedError(503, reason, retry=1)
         # A browser does not let a page of another site send this type without permission.
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
-            raise RefusedError(415, "not application/json: send it with that Content-Type")
+            raise RequestRefusedError(415, "not application/json: send it with that Content-Type")
         lines = read(self.form, await self._body(request))
         try:
             return await _unless_disconnected(request, self.batcher.translate(lines))
         except CheckpointError as error:
-            raise RefusedError(500, str(error)) from None
+            raise RequestRefusedError(500, str(error)) from None
         except UserError as error:
-            raise RefusedError(422, str(error)) from None
+            raise RequestRefusedError(422, str(error)) from None
 
     async def _body(self, request: Request) -> bytes:
         most, seconds = self.limits.max_body, self.limits.body_seconds
-        too_long = RefusedError(413, f"more than {most} bytes: send several requests")
+        too_long = RequestRefusedError(413, f"more than {most} bytes: send several requests")
         if int(request.headers.get("content-length", 0)) > most:
             raise too_long
         body = bytearray()
@@ -112,10 +112,10 @@ class Service:
                     if len(body) > most:
                         raise too_long
         except ClientDisconnect:
-            raise RefusedError(CLIENT_LEFT, "the client has left") from None
+            raise RequestRefusedError(CLIENT_LEFT, "the client has left") from None
         except TimeoutError:
             reason = f"the body did not arrive in {seconds:g} s: send it faster"
-            raise RefusedError(408, reason) from None
+            raise RequestRefusedError(408, reason) from None
         return bytes(body)
 
     async def health(self) -> Health:
@@ -177,7 +177,7 @@ def application(
         docs_url=None,  # its page loads scripts from another site
         redoc_url=None,
         exception_handlers={
-            RefusedError: _refuse,
+            RequestRefusedError: _refuse,
             404: _not_found,
             405: _not_found,
             Exception: _internal_error,
@@ -216,7 +216,7 @@ async def _unless_disconnected(
         await asyncio.wait((doing, leaving), return_when=asyncio.FIRST_COMPLETED)
         if doing.done():
             return doing.result()
-        raise RefusedError(CLIENT_LEFT, "the client has left")
+        raise RequestRefusedError(CLIENT_LEFT, "the client has left")
     finally:
         doing.cancel()
         leaving.cancel()

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from nmtdeep.decoding.translator import Translation, Translator
 from nmtdeep.tools.serve.limits import Limits
-from nmtdeep.tools.serve.messages import RefusedError
+from nmtdeep.tools.serve.messages import RequestRefusedError
 from nmtdeep.tools.serve.metrics import Metrics
 
 LONGEST_RETRY = 60
@@ -71,7 +71,7 @@ class Batcher:
         """Translations of the lines, in order; lines of a canceled caller are dropped.
 
         Raises:
-            RefusedError: if the queue is full.
+            RequestRefusedError: if the queue is full.
             UserError: if the translator refuses one of them.
         """
         if not lines:
@@ -79,7 +79,7 @@ class Batcher:
         if self.waiting + len(lines) > self._limits.max_queue:
             seconds = math.ceil(self.waiting * self._seconds_per_line)
             reason = f"{self.waiting} lines are waiting: try again later"
-            raise RefusedError(429, reason, retry=min(max(1, seconds), LONGEST_RETRY))
+            raise RequestRefusedError(429, reason, retry=min(max(1, seconds), LONGEST_RETRY))
         job = Job(lines, asyncio.get_running_loop().create_future())
         self._jobs[job] = None
         self._arrived.set()

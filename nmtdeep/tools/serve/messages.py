@@ -84,7 +84,7 @@ class Reason(Message):
     reason: str
 
 
-class RefusedError(Exception):
+class RequestRefusedError(Exception):
     """A request that is not answered with translations.
 
     Args:
@@ -111,7 +111,7 @@ def read(form: type[Lines], body: bytes) -> list[str]:
     """The lines of a request.
 
     Raises:
-        RefusedError: the first problem, if it is not JSON, or not of that form.
+        RequestRefusedError: the first problem, if it is not JSON, or not of that form.
     """
     try:
         return form.model_validate_json(body).lines
@@ -120,7 +120,7 @@ def read(form: type[Lines], body: bytes) -> list[str]:
         line = "".join(f"line {int(number) + 1}" for number in problem["loc"][1:])
         status, text = _REFUSALS.get(problem["type"], _OTHER)
         reason = text.format(line=line, form=FORM, **problem.get("ctx", {}))
-        raise RefusedError(status, reason) from None
+        raise RequestRefusedError(status, reason) from None
 
 
 def answer(translations: Iterable[Translation], form: Form) -> Answer:

@@ -7,7 +7,7 @@ import io
 import tarfile
 from collections.abc import Mapping
 
-from nmtdeep.tools.fetch.catalog import Catalog, Dataset, ParallelText, split_member
+from nmtdeep.tools.fetch.catalog import Catalog, Dataset, ParallelFiles, split_member
 
 
 def tar(members: Mapping[str, bytes], *, mode: str = "w:gz") -> bytes:
@@ -64,7 +64,7 @@ def small(catalog: Catalog, dataset: Dataset, *, lines: int = 60) -> dict[str, b
     return files
 
 
-def _content(place: str, part: ParallelText, dataset: Dataset, lines: int) -> bytes:
+def _content(place: str, part: ParallelFiles, dataset: Dataset, lines: int) -> bytes:
     text = [f"This is line {i} , cat and dog and cat ." for i in range(lines)]
     if dataset.languages[0] == "zh" and place == part.files[0] and part.form != "table":
         text = [f"这 是 第 {i} 行 。" for i in range(lines)]

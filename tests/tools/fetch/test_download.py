@@ -11,7 +11,7 @@ import pytest
 
 from nmtdeep.errors import UserError
 from nmtdeep.preprocessing.progress import ProgressBar
-from nmtdeep.tools.fetch.download import RefusedError, Retry, WebOnly, download
+from nmtdeep.tools.fetch.download import DownloadRefusedError, Retry, WebOnly, download
 
 from .server import Server
 
@@ -81,7 +81,7 @@ def test_a_redirect_from_https_must_stay_on_https() -> None:
     followed = WebOnly().redirect_request(request, None, 302, "", Message(), "https://b/x")
     assert followed is not None
     assert followed.full_url == "https://b/x"
-    with pytest.raises(RefusedError, match="http://b/x"):
+    with pytest.raises(DownloadRefusedError, match="http://b/x"):
         WebOnly().redirect_request(request, None, 302, "", Message(), "http://b/x")
 
 

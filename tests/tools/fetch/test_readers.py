@@ -9,7 +9,7 @@ import pytest
 from sacrebleu.dataset.fake_sgml import FakeSGMLDataset
 
 from nmtdeep.errors import DataError
-from nmtdeep.tools.fetch.catalog import ParallelText
+from nmtdeep.tools.fetch.catalog import ParallelFiles
 from nmtdeep.tools.fetch.readers import LONGEST_LINE, read_pairs
 
 from .archives import sgm, xml
@@ -27,7 +27,7 @@ def write(folder: Path, name: str, content: bytes) -> Path:
 
 
 def read(form: str, *files: Path, columns: tuple[int, int] | None = None) -> list[tuple[str, str]]:
-    text = ParallelText.model_validate(
+    text = ParallelFiles.model_validate(
         {"form": form, "files": tuple(file.name for file in files), "columns": columns}
     )
     return [(source.decode(), target.decode()) for source, target in read_pairs(text, list(files))]
