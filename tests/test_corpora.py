@@ -102,7 +102,7 @@ def test_duplicates_are_dropped_over_all_corpora(tmp_path):
     assert report.splits["valid"].kept == 2
     console = Console(width=100, record=True, file=io.StringIO())
     report.show(console)
-    assert "dropped from train: pairs that occur before" in console.export_text()
+    assert "found earlier in the training text; dropped from train" in console.export_text()
 
 
 @pytest.mark.parametrize("room", [1, 3, 1000])

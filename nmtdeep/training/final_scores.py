@@ -114,7 +114,7 @@ def _choose(setup: Setup, run: Path, say: Say) -> None:
         checkpoint.discard(candidate)
         say(
             f"using {checkpoint.BEST} ({best.resolve().name}): {of_best} on valid; "
-            f"the average of the last {count} was worse, {of_mean}, and deleted"
+            f"{mean} was worse, {of_mean}, and deleted"
         )
 
 

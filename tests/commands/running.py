@@ -297,6 +297,7 @@ def _run_here(words: list[str], folder: Path, log: Path) -> int:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
             torch.set_num_threads(threads)
+            torch.set_flush_denormal(False)
             torch.set_float32_matmul_precision(precision)
     return int(code or 0)
 

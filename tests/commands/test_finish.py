@@ -69,7 +69,7 @@ def test_a_run_means_its_best_checkpoint_if_the_average_is_worse(nmtdeep, unsmoo
     done = train(nmtdeep, run, *PLAIN)
     assert done.code == 0, done.err
     match = re.search(
-        r"using checkpoint_best \((\S+)\): loss (\S+) on valid; the average of the last \d+ was "
+        r"using checkpoint_best \((\S+)\): loss (\S+) on valid; the mean of [^;]* was "
         r"worse, loss (\S+), and deleted\n",
         done.out,
     )

@@ -61,7 +61,8 @@ def test_an_ensemble_and_its_candidates_are_those_of_the_command(
 
 
 def test_the_command_has_an_option_for_each_keyword() -> None:
-    command = typer.main.get_command(app).commands["translate"]  # type: ignore[attr-defined]
+    group = typer.main.get_command(app)
+    command = group.get_command(typer.Context(group), "translate")  # type: ignore[attr-defined]
     of_files = {"model", "source", "output", "form", "resume", "overwrite", "quiet", "verbose"}
     assert {option.name for option in command.params} - of_files == {*DecodingOptions.model_fields}
 

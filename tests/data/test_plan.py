@@ -167,7 +167,9 @@ def test_a_sentence_too_long_is_named_by_its_number_in_the_corpus(tiny_run: Any)
         for batches in ({"max_tokens": longest.tokens}, {"max_tokens": longest.tokens - 1})
     ]
     check(recipes[0], tiny_run.data, ALONE)
-    with pytest.raises(UserError, match=f"sentence {longest.sentence} has {longest.tokens} tokens"):
+    with pytest.raises(
+        UserError, match=f"sentence {longest.sentence} of train has {longest.tokens} tokens"
+    ):
         check(recipes[1], tiny_run.data, ALONE)
 
 

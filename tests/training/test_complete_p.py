@@ -71,7 +71,7 @@ def test_each_stack_has_its_own_depth_and_the_base_depth_changes_nothing(
     model = tiny_model(encoder=residual(), decoder="pre_norm", depth=4)
     groups = make_optimizer(model, Adam(epsilon=EPSILON)).param_groups
     assert [group["eps"] for group in groups] == [EPSILON / 2, EPSILON]
-    assert set(groups[0]["params"]) == set(model.encoder.layers.initial_values())
+    assert set(groups[0]["params"]) == set(model.encoder.layers.parameters())
     at_base = tiny_model(encoder=residual(), decoder=residual(), depth=BASE)
     wrappers = [wrapper for layer in (*at_base.encoder, *at_base.decoder) for wrapper in layer]
     assert {(wrapper.scale, wrapper.rate) for wrapper in wrappers} == {(1.0, 1.0)}

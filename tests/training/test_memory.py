@@ -280,7 +280,9 @@ def test_on_a_cpu_two_parts_of_the_largest_batch_tell_what_fits(
     trainer.model.source_embedding.register_forward_pre_hook(
         lambda _module, inputs: seen.append(len(inputs[0]))
     )
-    free = 5000 + 1000 * fits + 500
+    # Adam will hold two numbers of 4 bytes for each one of the model.
+    moments = 8 * sum(each.numel() for each in trainer.model.parameters())
+    free = moments + 5000 + 1000 * fits + 500
     name = "nmtdeep.training.trainer"
     monkeypatch.setattr(f"{name}.peak_memory", lambda device: 5070 + 1000 * seen[-1])
     monkeypatch.setattr(f"{name}.memory.resident", lambda: 70)

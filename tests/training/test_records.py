@@ -152,9 +152,9 @@ def test_a_run_of_an_older_version_is_read(tmp_path: Path, trained: Trained) -> 
     for row in rows:
         if row["kind"] == "validation":
             del row["target_tokens"]
-    before = history.read("run", run).points
+    before = history.read("run", run).records.points
     (run / "train.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
-    assert history.read("run", run).points == before
+    assert history.read("run", run).records.points == before
 
 
 def test_the_average_is_of_planned_checkpoints_only(
