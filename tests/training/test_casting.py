@@ -32,7 +32,7 @@ def test_the_loss_and_all_gradients_are_those_of_the_model(tiny_model, tiny_run,
             types=types, sublayers=["self_attention", "cross_attention", "feed_forward"]
         )
         model.train()
-        if compiled:
+        if compiled and casts:
             model.compile_layers(backend="aot_eager")
         loss = partial(batch_loss, smoothing=0.1, dtype=torch.float64)
         cast = CastLoss(model, loss, torch.float64)
