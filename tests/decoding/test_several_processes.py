@@ -64,7 +64,6 @@ def whole(run: Run, tiny_run: Any, source: Path) -> bytes:
     ("models", "options"),
     [
         (["newer"], {"n_best": 2}),
-        pytest.param(["newer"], {"n_best": 1}, marks=pytest.mark.slow),
         pytest.param(["newer"], {"sampling": True, "n_best": 2}, marks=pytest.mark.slow),
         pytest.param(["newer", "older"], {"prefix_column": True}, marks=pytest.mark.slow),
     ],

@@ -66,7 +66,7 @@ def test_every_variant_trains(tiny_config: Callable[..., Model], number: int) ->
     choice = list(VARIANTS.values())[number]
     precision = ("bf16", "fp16", "fp32")[number // 2 % 3]
     recorder = recorded(tiny_config(**choice, width=64, dropout=0.1), precision)
-    scale = {("training/step.py:move", "number read by the host")}
+    scale = {("training/step.py:apply", "number read by the host")}
     assert set(recorder.waits) == AT_THE_END | (scale if precision == "fp16" else set())
 
 
