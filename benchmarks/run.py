@@ -142,7 +142,7 @@ def main() -> None:
     options = arguments()
     sizes = QUICK if options.quick else CPU if options.device == "cpu" else GPU
     with ExitStack() as stack:
-        shipped = stack.enter_context(as_file(files("nmtdeep.tools.demo") / "corpus"))
+        shipped = stack.enter_context(as_file(files("nmtdeep") / "demo" / "corpus"))
         place = Path(stack.enter_context(TemporaryDirectory(prefix="benchmark-")))
         corpus = find_corpus(options.data or shipped, options.source)
         for words in preparation(options, sizes, corpus, place):

@@ -237,7 +237,7 @@ def _real(x: Tensor) -> Iterator[Tensor]:
 
 def small_data(recipe: Recipe, folder: Path) -> None:
     """Write `data` in a folder: a data directory of a few hundred sentences of the demo."""
-    with as_file(files("nmtdeep.tools.demo") / "corpus") as corpus:
+    with as_file(files("nmtdeep") / "demo" / "corpus") as corpus:
         for language in ("en", "de"):
             with gzip.open(corpus / f"train.{language}.gz", "rt", encoding="utf-8") as lines:
                 text = [*islice(lines, 330)]

@@ -50,7 +50,7 @@ SEED = "nmtdeep-demo-1"
 HELD_OUT_PAIRS = 1000
 MAXIMUM_WORDS = 30
 MAXIMUM_IDENTICAL_WORDS = 2
-DEFAULT_OUTPUT = Path(__file__).resolve().parents[1] / "nmtdeep" / "tools" / "demo" / "corpus"
+DEFAULT_OUTPUT = Path(__file__).resolve().parents[1] / "nmtdeep" / "demo" / "corpus"
 
 ENGLISH_FILE = re.compile(r"homeassistant/components/([^/]+)/translations/en\.json")
 INTEGRATION_TITLE = re.compile(r"[^/]+/title")

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import nmtdeep
 
-CORPUS = Path(nmtdeep.__file__).parent / "tools" / "demo" / "corpus"
+CORPUS = Path(nmtdeep.__file__).parent / "demo" / "corpus"
 
 
 @dataclass

@@ -73,9 +73,7 @@ def journey(commands: Path, folder: Path) -> None:
     if not package.is_relative_to(folder):
         raise SystemExit(f"{package} is not what was installed into {folder}")
     for language in ("en", "de"):
-        lines = (
-            (package / "tools" / "demo" / "corpus" / f"test.{language}").read_bytes().split(b"\n")
-        )
+        lines = (package / "demo" / "corpus" / f"test.{language}").read_bytes().split(b"\n")
         for name, part in (("train", lines[:400]), ("valid", lines[400:410])):
             (folder / f"{name}.{language}").write_bytes(b"\n".join([*part, b""]))
     for words in (

@@ -32,7 +32,7 @@ torch.set_num_threads(1)
 # A shell starts background jobs with SIGINT ignored, and processes of the tests would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-DEMO = Path(__file__).parents[1] / "nmtdeep" / "tools" / "demo" / "corpus"
+DEMO = Path(__file__).parents[1] / "nmtdeep" / "demo" / "corpus"
 TYPES = 20
 LANGUAGES = ("en", "de")
 Pairs = Sequence[tuple[str, str]]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-CORPUS = ROOT / "nmtdeep" / "tools" / "demo" / "corpus"
+CORPUS = ROOT / "nmtdeep" / "demo" / "corpus"
 DESCRIPTION = json.loads((CORPUS / "corpus.json").read_text("utf-8"))
 SPLITS = ("train", "dev", "test")
 LANGUAGES = ("en", "de")

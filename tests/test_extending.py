@@ -75,7 +75,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     made.run("-m", "pip", "install", *offline, made.folder / "example")
     for split, start, stop in (("train", 0, 300), ("valid", 300, 330)):
         for language in ("en", "de"):
-            corpus = ROOT / "nmtdeep" / "tools" / "demo" / "corpus" / f"test.{language}"
+            corpus = ROOT / "nmtdeep" / "demo" / "corpus" / f"test.{language}"
             lines = corpus.read_text(encoding="utf-8").splitlines(keepends=True)
             (made.folder / f"{split}.{language}").write_text("".join(lines[start:stop]))
     return made

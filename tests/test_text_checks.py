@@ -12,7 +12,7 @@ import pytest
 from nmtdeep.preprocessing.text_checks import SIZE, CheckedText, warnings
 
 NAMES, LANGUAGES = ("x.en", "x.de"), ("en", "de")
-CORPUS = files("nmtdeep.tools.demo") / "corpus"
+CORPUS = files("nmtdeep") / "demo" / "corpus"
 Pairs = list[tuple[str, str]]
 
 

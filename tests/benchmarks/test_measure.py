@@ -15,7 +15,7 @@ import pytest
 
 from .conftest import FOLDER, Load
 
-DEMO = FOLDER.parent / "nmtdeep" / "tools" / "demo" / "corpus"
+DEMO = FOLDER.parent / "nmtdeep" / "demo" / "corpus"
 SPLITS = {"train": (0, 150), "val": (150, 180), "test": (180, 200)}
 Run = Callable[..., str]
 

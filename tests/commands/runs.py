@@ -62,7 +62,7 @@ MEASURED = {"hours", "tokens_per_second", "updates_per_second", "wait", "memory"
 
 def prepare(folder: Path) -> None:
     """Fill a folder with text of the shipped corpus, and recipes."""
-    corpus = resources.files("nmtdeep.tools.demo") / "corpus"
+    corpus = resources.files("nmtdeep") / "demo" / "corpus"
     for language in ("en", "de"):
         packed = (corpus / f"train.{language}.gz").read_bytes()
         lines = gzip.decompress(packed).decode("utf-8").split("\n")

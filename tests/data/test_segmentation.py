@@ -14,6 +14,7 @@ import pytest
 import sentencepiece
 import torch
 
+import nmtdeep
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.text import Text
 from nmtdeep.data.batch import Batch
@@ -22,7 +23,6 @@ from nmtdeep.data.segmentation import segmented, segmenters
 from nmtdeep.preprocessing.preprocess import Preprocessing
 from nmtdeep.text.bpe import join
 from nmtdeep.text.vocabulary import PAD, UNK
-from nmtdeep.tools.demo import __file__ as demo
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.setup import Setup
@@ -47,7 +47,7 @@ def data(make_data, tmp_path) -> Callable[..., DataDirectory]:
 
 def demo_data(tokenizer: dict, out: Path) -> DataDirectory:
     """The demo's evaluation text."""
-    corpus = Path(demo).parent / "corpus"
+    corpus = Path(nmtdeep.__file__).parent / "demo" / "corpus"
     recipe = Recipe.model_validate({"text": {"tokenizer": tokenizer, "normalize": False}})
     Preprocessing(recipe, train=corpus / "dev", valid=corpus / "test", out=out).run()
     return DataDirectory.open(out)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-import nmtdeep.tools.demo
+import nmtdeep
 from nmtdeep.config.load import load_recipe
 from nmtdeep.config.text import SentencePiece as Config
 from nmtdeep.config.text import Text
@@ -19,7 +19,7 @@ from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.sentencepiece import SentencePiece, learn, spread
 from nmtdeep.text.vocabulary import EOS, UNK, Vocabulary
 
-CORPUS = Path(nmtdeep.tools.demo.__file__).parent / "corpus"
+CORPUS = Path(nmtdeep.__file__).parent / "demo" / "corpus"
 LINES = (CORPUS / "dev.en").read_text(encoding="utf-8").splitlines()
 CONFIG = Config(size=400)
 EXACT = learn(LINES, CONFIG, normalize=False)

@@ -68,7 +68,7 @@ def run_demo(out: Path, *, threads: int | None = None, device: str = "auto") -> 
 
 
 def _preprocess(recipe: Recipe, data: Path, console: Console) -> None:
-    with as_file(files("nmtdeep.tools.demo") / "corpus") as corpus:
+    with as_file(files("nmtdeep") / "demo" / "corpus") as corpus:
         texts = {name: corpus / name for name in ("train", "dev", "test")}
         job = Preprocessing(
             recipe, train=texts["train"], valid=texts["dev"], tests=[texts["test"]], out=data
