@@ -76,6 +76,18 @@ def test_redirects_are_followed_but_not_in_a_loop(server: Server, path: Path) ->
         get(path.with_name("b"), server.url("old"))
 
 
+@pytest.mark.parametrize("scheme", ["file", "ftp"])
+def test_a_redirect_to_anything_but_the_web_is_refused(
+    server: Server, path: Path, scheme: str
+) -> None:
+    secret = path.with_name("secret")
+    secret.write_text("mine")
+    server.faults["old"] = [("to", f"{scheme}://127.0.0.1{secret}")]
+    with pytest.raises(UserError, match=f"302|redirected to {scheme}:"):
+        get(path, server.url("old"))
+    assert not path.exists()
+
+
 def test_a_redirect_from_https_must_stay_on_https() -> None:
     request = Request("https://a/x")
     followed = WebOnly().redirect_request(request, None, 302, "", Message(), "https://b/x")
@@ -83,6 +95,13 @@ def test_a_redirect_from_https_must_stay_on_https() -> None:
     assert followed.full_url == "https://b/x"
     with pytest.raises(DownloadRefusedError, match="http://b/x"):
         WebOnly().redirect_request(request, None, 302, "", Message(), "http://b/x")
+
+
+def test_a_web_page_is_not_an_archive(server: Server, path: Path) -> None:
+    server.faults["a.tgz"] = ["html"]
+    with pytest.raises(UserError, match="sent a web page"):
+        get(path, server.url("a.tgz"))
+    assert list(path.parent.iterdir()) == []
 
 
 def test_the_next_address_is_tried_and_every_failure_is_listed(server: Server, path: Path) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import socket
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -48,13 +49,20 @@ def test_unusual_lines_have_a_translation_each(real: int) -> None:
     ("sent", "status", "reason"),
     [
         (b"", 400, "invalid JSON"),
+        (b"Hello", 400, "invalid JSON"),
+        (b'{"lines": ["a"]', 400, "invalid JSON"),
         (b'{"lines": ["\\ud800"]}', 400, "surrogate"),
         (b'{"lines": ["\xff"]}', 400, "invalid JSON"),
+        ('{"lines": ["a"]}'.encode("utf-16"), 400, "invalid JSON"),
         (b"[" * 100_000, 400, "recursion"),
         (b"1" * 100_000, 400, "out of range"),
+        (b"NaN", 422, "not a list of lines"),
         (b"[]", 422, "not a list of lines"),
+        (b"{}", 422, "not a list of lines"),
         (b'{"lines": "Hello"}', 422, "not a list of lines"),
+        (b'{"lines": null}', 422, "not a list of lines"),
         (b'{"lines": ["a", 1]}', 422, "line 2 is not a string"),
+        (b'{"lines": [["a"]]}', 422, "line 1 is not a string"),
         (b'{"lines": [], "beam": 4}', 422, "unknown key"),
         (b'{"lines": ["a", "b\\n"]}', 422, "line 2 contains a newline"),
         (body("a", "b" * 201), 413, "line 2 has more than 200 characters"),
@@ -77,17 +85,29 @@ def test_a_body_of_unknown_length_is_cut_off_at_the_limit(shouter: Shouter) -> N
         assert client.recv(12) == b"HTTP/1.1 413"
 
 
+def test_a_length_beyond_the_limit_is_refused_before_the_body(shouter: Shouter) -> None:
+    with service(shouter, max_body=100, body_seconds=SECONDS) as port:
+        for length in ("101", "99999999999999999999"):
+            with connected(port) as client:
+                client.sendall(head(f"Content-Length: {length}"))
+                client.settimeout(SECONDS / 2)
+                assert client.recv(12) == b"HTTP/1.1 413"
+
+
 @pytest.mark.parametrize("path", ["/", "/health", "/metrics", "/openapi.json", "/translate"])
 @pytest.mark.parametrize(
     ("host", "served"),
     [
         ("127.0.0.1:8000", True),
+        ("127.0.0.1", True),
         ("LOCALHOST:9", True),
         ("[::1]:8000", True),
         ("proxy.example:80", True),
         ("attacker.example:8000", False),
         ("localhost.attacker.example", False),
+        ("127.0.0.1.attacker.example", False),
         ("192.0.2.1", False),
+        ("[::2]", False),
         ("[", False),
         ("", False),
     ],
@@ -114,6 +134,31 @@ def test_a_model_without_a_finite_score_fails_one_request(shouter: Shouter) -> N
     assert good.status == 200 and good.body["translations"][0]["text"] == "B"
     assert bad.status == 500
     assert bad.body == {"reason": "run: nothing finite for input line 2"}
+
+
+def test_an_allowed_request_fits_into_the_queue(shouter: Shouter) -> None:
+    with service(shouter, max_lines=10, max_queue=9) as port:
+        assert ask(port, body(*["a"] * 10)).status == 413
+        assert translate(port, ["a"] * 9) == ["A"] * 9
+
+
+def test_a_body_that_does_not_arrive_times_out(shouter: Shouter) -> None:
+    with service(shouter, body_seconds=0.2) as port, connected(port) as client:
+        client.sendall(head("Content-Length: 9") + b'{"lines')
+        assert client.recv(12) == b"HTTP/1.1 408"
+
+
+def test_a_page_of_another_site_cannot_send_requests(real: int) -> None:
+    assert ask(real, body("a"), kind="text/plain").status == 415
+    assert ask(real, body("a"), kind="Application/JSON; charset=utf-8").status == 200
+
+
+def test_an_unknown_address_is_answered_with_the_known_ones(real: int) -> None:
+    for path, status in (("/docs", 404), ("/translate", 405), ("/a%1bb", 404)):
+        answer = get(real, path)
+        assert answer.status == status
+        assert "POST /translate" in json.loads(answer.body)["reason"]
+        assert "\x1b" not in json.loads(answer.body)["reason"]
 
 
 def test_a_full_queue_refuses_with_the_seconds_to_wait(shouter: Shouter) -> None:
@@ -160,6 +205,25 @@ def test_lines_of_a_client_that_leaves_are_dropped(shouter: Shouter) -> None:
         assert translate(port, ["b"]) == ["B"]
         assert 'nmtdeep_requests_total{status="499"} 1.0' in get(port, "/metrics").body
     assert shouter.chunks == [["a"], ["b"]]
+
+
+def test_a_fault_is_answered_and_logged(shouter: Shouter, caplog: pytest.LogCaptureFixture) -> None:
+    with service(shouter) as port:
+        answer = ask(port, body("fail"))
+        assert (answer.status, list(answer.body)) == (500, ["reason"])
+        assert translate(port, ["a"]) == ["A"]
+    assert "a fault" in caplog.text
+
+
+def test_requests_in_progress_are_answered_before_the_end(shouter: Shouter) -> None:
+    shouter.gate.clear()
+    with ThreadPoolExecutor(5) as clients:
+        with service(shouter, batch_lines=2) as port:
+            translations = [clients.submit(translate, port, [str(n), "x"]) for n in range(5)]
+            until(lambda: shouter.chunks and health(port)["waiting_lines"] == 8)
+            threading.Timer(0.3, shouter.gate.set).start()
+        answers = [translation.result(SECONDS) for translation in translations]
+        assert answers == [[str(n), "X"] for n in range(5)]
 
 
 def test_metrics_count_requests_lines_and_batches(shouter: Shouter) -> None:
@@ -209,6 +273,12 @@ def test_answers_follow_the_openapi_description(real: int, mode: GenerationMode)
 
     holds()
     assert requests >= 20
+
+
+@pytest.mark.parametrize("path", ["/health", "/metrics"])
+def test_the_other_answers_follow_the_openapi_description(real: int, path: str) -> None:
+    described = schemathesis.openapi.from_url(f"http://127.0.0.1:{real}/openapi.json")
+    described[path]["GET"].Case().call_and_validate()
 
 
 def health(port: int) -> dict[str, int]:
