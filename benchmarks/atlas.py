@@ -55,6 +55,7 @@ from atlas_methods import CHOICES, MAIN, recipe
 from atlas_plan import DEPTHS, PLANS, trials
 from atlas_table import Row, Trial, append, perplexity_at, read
 
+from nmtdeep.checkpoint import RECORDS
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
@@ -64,7 +65,6 @@ from nmtdeep.errors import DivergenceError
 from nmtdeep.memory import keep_memory
 from nmtdeep.scoring import score_texts
 from nmtdeep.training.loop import train
-from nmtdeep.training.run_directory import RECORDS
 from nmtdeep.training.validation import translated
 
 DOCS = Path(__file__).parents[1] / "docs" / "atlas"

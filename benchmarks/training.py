@@ -40,12 +40,12 @@ from rich.table import Table
 from turns import Spent, spread
 from work import Work
 
+from nmtdeep.checkpoint import RECORDS
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batch import read_batch
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.index import RECIPE_FILE
 from nmtdeep.training.loop import train
-from nmtdeep.training.run_directory import RECORDS
 
 OURS, BEST = "nmtdeep", "best peer"
 PRODUCTS = "products alone"

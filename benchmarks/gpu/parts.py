@@ -23,7 +23,7 @@ from prepare import ANSWERS, DATA, SYNTHETIC, computed, differences
 from profiled import by_family, kernels, on_the_host
 from turns import clocks, since, take_turns
 
-from nmtdeep.checkpoint import Loaded
+from nmtdeep.checkpoint import RECORDS, Loaded
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.load import load_recipe
 from nmtdeep.config.recipe import Recipe
@@ -33,7 +33,6 @@ from nmtdeep.decoding.translator import Translator
 from nmtdeep.text.vocabulary import EOS
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.ranks import Ranks
-from nmtdeep.training.run_directory import RECORDS
 from nmtdeep.training.setup import Setup
 from nmtdeep.training.state import Progress
 from nmtdeep.training.step import UpdateResult

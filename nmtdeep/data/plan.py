@@ -36,6 +36,7 @@ class Window:
     """Sentences of a corpus that are planned together.
 
     Attributes:
+        corpus: that they are in.
         indices: `(sentences,)` their numbers in the corpus.
         lengths: `(2, sentences)` of source and target, end of sentence included.
         updates: of `batching.updates`; sentences by their position in `indices`.
@@ -83,6 +84,7 @@ class Plan:
             [(name, place)] = places.items()
             for groups, after in self._of_corpus(corpora[name], place):
                 yield [groups], after
+            return
         drawn = position.drawn if isinstance(position, MixedPosition) else 0
         weights = mixture_probabilities(mixture, {name: corpora[name](0) for name in corpora})
         yield from self._mixed(corpora, MixedPosition(drawn, places), weights)

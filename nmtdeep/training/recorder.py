@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from nmtdeep.checkpoint import RECORDS
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import UserError, printable
 from nmtdeep.tables import screen
@@ -22,7 +23,7 @@ from nmtdeep.training.divergence import PATIENCE
 from nmtdeep.training.loggers import Kind, Logger, chosen
 from nmtdeep.training.memory import peak_memory
 from nmtdeep.training.result import UpdateResult
-from nmtdeep.training.run_directory import LOG, RECORDS
+from nmtdeep.training.run_directory import LOG
 from nmtdeep.training.state import Progress
 from nmtdeep.training.validation import Validation
 from nmtdeep.units import duration, percent, short, size

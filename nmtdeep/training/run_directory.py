@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nmtdeep import checkpoint, files
+from nmtdeep.checkpoint import RECORDS
 from nmtdeep.config.load import read_config
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import differences, dump
@@ -23,7 +24,7 @@ from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.training import starting
 from nmtdeep.training.state import Progress
 
-LOG, RECORDS = "train.log", "train.jsonl"
+LOG = "train.log"
 OLDER = "validations.tsv"  # written until 2026-11
 TENSORBOARD = "tensorboard"
 LOGGED_AS = "loggers.json"

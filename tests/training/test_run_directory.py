@@ -15,13 +15,13 @@ import torch
 
 from nmtdeep import checkpoint
 from nmtdeep.averaging import choose
+from nmtdeep.checkpoint import RECORDS
 from nmtdeep.config.load import read_config
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import UserError
 from nmtdeep.files import write_sums
 from nmtdeep.scoring.metrics import validation_metrics
 from nmtdeep.training.run_directory import (
-    RECORDS,
     RunDirectory,
     check_run,
     drop_records_after,
