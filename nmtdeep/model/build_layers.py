@@ -29,6 +29,7 @@ from nmtdeep.model.layers.residual import (
     ReZero,
     deep_norm_scales,
 )
+from nmtdeep.model.layers.ssru import Ssru
 from nmtdeep.model.layers.sublayer import Sublayer
 from nmtdeep.model.transformer import Layer
 
@@ -125,6 +126,8 @@ def sublayer(model: Model, stack: StackConfig, part: slots.DecoderSublayer) -> S
             return _feed_forward(model, stack)
         case slots.AverageAttention():
             return _average_attention(model, stack, part)
+        case slots.Ssru():
+            return Ssru(model.width)
         case slots.MergedAttention(average="simplified"):
             return MergedAttention(_cross_attention(model, stack))
         case slots.MergedAttention(average="average_attention"):

@@ -42,6 +42,7 @@ DECODERS: tuple[tuple[object, ...], ...] = (
     ("average_attention", "cross_attention", "feed_forward"),
     ({"type": "average_attention", "gate": False}, "cross_attention", "feed_forward"),
     ({"type": "average_attention", "feed_forward": True}, "cross_attention"),
+    ("ssru", "cross_attention", "feed_forward"),
     ("merged_attention", "feed_forward"),
     ({"type": "merged_attention", "average": "average_attention"}, "feed_forward"),
     ({"type": "merged_attention", "average": "self_attention"}, "feed_forward"),

@@ -39,6 +39,12 @@ class AverageAttention(Section):
     feed_forward: Bool = Field(False, description="a feed-forward map of the average")
 
 
+class Ssru(Section):
+    """A recurrence with one gate in place of self-attention, SSRU (Kim et al. 2019)."""
+
+    type: Literal["ssru"] = "ssru"
+
+
 class MergedAttention(Section):
     """Cross-attention and an average over the target in one sublayer (Zhang et al. 2019)."""
 
@@ -73,6 +79,7 @@ DecoderSublayer = OneOf[
     | CrossAttention
     | FeedForward
     | AverageAttention
+    | Ssru
     | MergedAttention
     | SublayerVariant
 ]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from nmtdeep.model.layers.cache import RowState
 from nmtdeep.model.layers.feed_forward import FeedForward
 from nmtdeep.model.layers.initial_values import InitMatrix, matrix
 from nmtdeep.model.layers.linear import Linear
@@ -14,23 +15,18 @@ from nmtdeep.model.layers.sublayer import Context, State, Sublayer
 from nmtdeep.packing import Packing
 
 
-class RunningSum:
-    """Sum of the positions so far, `(sentences, hypotheses, width)`: all the next mean needs."""
+class RunningSum(RowState):
+    """The sum of the positions so far: all the next mean needs."""
 
     def __init__(self) -> None:
-        self.sum: Tensor | None = None
+        super().__init__()
         self.count = 0
 
     def mean(self, x: Tensor) -> Tensor:
         """Add the newest position `x` `(sentences, hypotheses, width)`; mean of all."""
-        self.sum = x if self.sum is None else self.sum + x
+        self.value = x if self.value is None else self.value + x
         self.count += 1
-        return self.sum / self.count
-
-    def select(self, rows: Tensor, sentences: Tensor | None) -> None:
-        if self.sum is not None:
-            count = self.sum.shape[0] if sentences is None else len(sentences)
-            self.sum = self.sum.flatten(0, 1)[rows].view(count, -1, self.sum.shape[2])
+        return self.value / self.count
 
 
 def cumulative_mean(x: Tensor, state: RunningSum | None, packing: Packing | None = None) -> Tensor:

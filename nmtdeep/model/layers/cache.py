@@ -37,6 +37,22 @@ class States:
                 part.select(rows, sentences)
 
 
+class RowState:
+    """A tensor `(sentences, hypotheses, width)` that a layer hands from step to step.
+
+    Attributes:
+        value: of the newest position; None before the first.
+    """
+
+    def __init__(self) -> None:
+        self.value: Tensor | None = None
+
+    def select(self, rows: Tensor, sentences: Tensor | None) -> None:
+        if self.value is not None:
+            count = self.value.shape[0] if sentences is None else len(sentences)
+            self.value = self.value.flatten(0, 1)[rows].view(count, -1, self.value.shape[2])
+
+
 class CacheIndex:
     """The entries of self-attention's caches, and which hypotheses descend from each.
 
