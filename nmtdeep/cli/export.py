@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer import Option
@@ -12,6 +12,11 @@ from nmtdeep.cli import options
 from nmtdeep.errors import UserError
 from nmtdeep.tools.export import Quantization
 
+if TYPE_CHECKING:
+    from nmtdeep.scoring.texts import Texts
+    from nmtdeep.tools.export.comparison import ExportCheck
+    from nmtdeep.tools.export.exporter import Exported
+
 # Exit code if the written model is worse, or if only the model card was written.
 INCOMPLETE = 3
 
@@ -19,15 +24,16 @@ INCOMPLETE = 3
 def export(
     run: options.Run,
     *,
-    to: Literal["ctranslate2", "huggingface"],
+    to: Literal["ctranslate2", "huggingface", "firefox"],
     out: options.Out,
     quantization: Quantization | None = None,
+    calibrate: Path | None = None,
     check: Annotated[tuple[Path, Path] | None, Option(metavar="SOURCE REFERENCE")] = None,
     max_loss: Annotated[float, Option(min=0)] = 0.1,
     overwrite: options.Overwrite = False,
     threads: options.Threads = None,
 ) -> None:
-    """Write a model for another program: CTranslate2, or Hugging Face's transformers.
+    """Write a model for another program: CTranslate2, transformers, or Firefox's engine.
 
     The directory also has the text pipeline and a README.md that says how to use them.
 
@@ -35,42 +41,95 @@ def export(
         to: Program that will read it.
         out: Directory to write.
         quantization: ctranslate2: number format of the weights. Default: float32.
-        check: ctranslate2: translate with both programs and compare BLEU and speed.
+        calibrate: firefox: source text, such as the validation set's, in whose translations the
+            ranges of 8-bit activations are measured.
+        check: ctranslate2, firefox: translate with both programs and compare BLEU and speed.
         max_loss: Largest loss of BLEU in --check; more is exit code 3.
+        threads: ctranslate2: number of CPU threads of --check.
     """
+    given = {
+        "--quantization": ("ctranslate2", quantization),
+        "--threads": ("ctranslate2", threads),
+        "--calibrate": ("firefox", calibrate),
+        "--check": ("ctranslate2 or firefox", check),
+    }
+    for name, (programs, value) in given.items():
+        if value is not None and to not in programs:
+            what, hint = f"only works with --to {programs}", "leave it out"
+            raise UserError(what, where=name, hint=hint)
     if to == "huggingface":
-        given = {"--quantization": quantization, "--check": check, "--threads": threads}
-        if names := [name for name, value in given.items() if value is not None]:
-            what, hint = "only works with --to ctranslate2", "leave it out"
-            raise UserError(what, where=" and ".join(names), hint=hint)
         _to_huggingface(run, out, overwrite=overwrite)
         return
-    from nmtdeep.checkpoint import MODEL
-    from nmtdeep.files import size_of
     from nmtdeep.scoring.texts import read_texts
-    from nmtdeep.tools.export.comparison import check_export
-    from nmtdeep.tools.export.exporter import export_ctranslate2
-    from nmtdeep.units import size
 
     texts = read_texts(check[0], [check[1]]) if check else None
-    done = export_ctranslate2(run, out, quantization=quantization, overwrite=overwrite)
-    model = "/".join(done.checkpoint.parts[-2:])
-    typer.echo(
-        f"{out}: {model} for CTranslate2, {quantization or 'float32'}, "
-        f"{size(size_of(out))} in all; its weights were {size(size_of(done.checkpoint / MODEL))}"
-    )
-    if texts is None:
+    if to == "firefox":
+        comparison = _to_firefox(run, out, calibrate, texts, overwrite=overwrite)
+    else:
+        comparison = _to_ctranslate2(run, out, quantization, texts, threads, overwrite=overwrite)
+    if comparison is None:
         return
-    comparison = check_export(done.checkpoint, out, texts, threads=threads)
     typer.echo("\n".join(comparison.summary()))
     if comparison.loss > max_loss:
-        hint = "choose another --quantization" if quantization else "report this bug"
+        hint = "report this bug"
+        if to == "firefox":
+            hint = "fine-tune it with training.quantization=int8 (nmtdeep train --from RUN)"
+        elif quantization:
+            hint = "choose another --quantization"
         typer.echo(
             f"nmtdeep: the exported model in {out} lost {comparison.loss:.2f} BLEU, more than "
             f"--max-loss {max_loss:g}: {hint}",
             err=True,
         )
         raise typer.Exit(INCOMPLETE)
+
+
+def _to_ctranslate2(
+    run: Path,
+    out: Path,
+    quantization: Quantization | None,
+    texts: Texts | None,
+    threads: int | None,
+    *,
+    overwrite: bool,
+) -> ExportCheck | None:
+    from nmtdeep.tools.export.comparison import check_ctranslate2
+    from nmtdeep.tools.export.exporter import export_ctranslate2
+
+    done = export_ctranslate2(run, out, quantization=quantization, overwrite=overwrite)
+    typer.echo(f"{_written(out, done, 'CTranslate2')}, weights as {quantization or 'float32'}")
+    if texts is None:
+        return None
+    return check_ctranslate2(done.checkpoint, out, texts, threads=threads)
+
+
+def _to_firefox(
+    run: Path, out: Path, calibrate: Path | None, texts: Texts | None, *, overwrite: bool
+) -> ExportCheck | None:
+    from nmtdeep.text.lines import read_lines
+    from nmtdeep.tools.export.comparison import check_firefox
+    from nmtdeep.tools.export.exporter import export_firefox
+
+    if calibrate is None:
+        hint = "pass source text of a few hundred lines, such as that of the validation set"
+        raise UserError("is missing", where="--calibrate", hint=hint)
+    lines = list(read_lines(calibrate))
+    done = export_firefox(run, out, lines=lines, overwrite=overwrite)
+    typer.echo(f"{_written(out, done, 'fxtranslate')}, weights and activations of 8 bits")
+    if texts is None:
+        return None
+    return check_firefox(done.checkpoint, out, texts, calibration=lines)
+
+
+def _written(out: Path, done: Exported, program: str) -> str:
+    from nmtdeep.checkpoint import MODEL
+    from nmtdeep.files import size_of
+    from nmtdeep.units import size
+
+    sizes = (
+        f"{size(size_of(out))} in all; its weights were {size(size_of(done.checkpoint / MODEL))}"
+    )
+    return f"{out}: {'/'.join(done.checkpoint.parts[-2:])} for {program}, {sizes}"
 
 
 def _to_huggingface(run: Path, out: Path, *, overwrite: bool) -> None:

@@ -198,6 +198,11 @@ class Training(Section):
         description="number format of matrix products; auto: bf16 where the device computes it "
         "natively, else fp32",
     )
+    quantization: Literal["none", "int8"] = later(
+        "none",
+        "int8: in every pass, weights, embeddings and inputs of linear maps are rounded to 8-bit "
+        "integers, and gradients ignore it; for the last updates before an export (`--from`)",
+    )
     checkpoint_activations: Literal["none", "layers"] = Field(
         "none",
         description="layers: keep only the input of each layer and recompute the rest in the "

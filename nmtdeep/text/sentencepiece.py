@@ -77,20 +77,25 @@ class SentencePiece:
         return DataError("not a SentencePiece model, or damaged", where=self.name, hint=HINT)
 
     @cached_property
+    def all_pieces(self) -> tuple[str, ...]:
+        """Spelling of every id of the model, of `<unk>` and control symbols too."""
+        ids = range(self._processor.vocab_size())
+        return tuple(self._ask("id_to_piece", id) for id in ids)
+
+    @cached_property
     def pieces(self) -> tuple[str, ...]:
         """What `split` can return, in the model's order; without `<unk>` and control symbols."""
         model = self._processor
         return tuple(
-            self._ask("id_to_piece", id)
-            for id in range(model.vocab_size())
+            piece
+            for id, piece in enumerate(self.all_pieces)
             if not (model.is_control(id) or model.is_unknown(id) or model.is_unused(id))
         )
 
     @cached_property
     def _scores(self) -> dict[str, float]:
-        model = self._processor
-        ids = range(model.vocab_size())
-        return {self._ask("id_to_piece", id): model.get_score(id) for id in ids}
+        get = self._processor.get_score
+        return {piece: get(id) for id, piece in enumerate(self.all_pieces)}
 
     @cached_property
     def settings(self) -> dict[str, Any]:

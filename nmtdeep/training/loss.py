@@ -61,12 +61,14 @@ def batch_loss(
         source, target = batch.packing or (None, None)
         encoded, outputs = model.encode_deeply(batch.source, source)
         hidden = model.decode(batch.target_input, encoded, target)
+        if model.output.rounding is not None:
+            hidden = model.output.rounding.input(hidden)
     how = LossOptions(
         smoothing, model.pad, dtype=dtype if mixed else None, alpha=alpha, compiles=compiles
     )
     loss = smoothed_cross_entropy(
         hidden,
-        model.output.weight,
+        model.output.rounded_weight(),
         batch.target_output,
         how,
         bias=model.output.bias,

@@ -43,6 +43,7 @@ FIXED = (
     "training.stages",
     "training.growth.",
     "training.frozen.",
+    "training.quantization",
     "training.validation.best_by",
     "training.validation.tokenize",
 )

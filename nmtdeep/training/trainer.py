@@ -19,6 +19,7 @@ from nmtdeep.data.position import Position, by_corpus
 from nmtdeep.model.build import build, initialize
 from nmtdeep.model.growth import carry_over, layer_maps
 from nmtdeep.model.initialization import Sample
+from nmtdeep.model.quantization import round_products
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.divergence import diagnose, is_lost
 from nmtdeep.training.ema import MovingAverage
@@ -281,4 +282,7 @@ def freeze(model: Transformer, frozen: Frozen) -> None:
 
 def empty_model(setup: Setup) -> Transformer:
     """The recipe's model for this corpus, without values yet."""
-    return build(setup.recipe.model, **setup.data.pipeline.sizes)
+    model = build(setup.recipe.model, **setup.data.pipeline.sizes)
+    if setup.recipe.training.quantization == "int8":
+        round_products(model)
+    return model

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmtdeep.model.layers.dropout import Dropout
+from nmtdeep.model.layers.rounding import Rounding
 from nmtdeep.packing import Packing
 
 
@@ -22,6 +23,9 @@ class TokenEmbedding(nn.Module):
         dropout: probability on the sum.
         scale: factor of each embedding; None: sqrt(d).
         alias: (a, b): the id a is embedded as the id b; None: each as itself.
+
+    Attributes:
+        rounding: of the table to 8-bit integers; None: it is taken as it is.
     """
 
     def __init__(
@@ -40,13 +44,15 @@ class TokenEmbedding(nn.Module):
         self.positions = positions
         self.scale = math.sqrt(weight.shape[1]) if scale is None else scale
         self.alias = alias
+        self.rounding: Rounding | None = None
         self.dropout = Dropout(dropout)
 
     def forward(self, ids: Tensor, start: int = 0, packing: Packing | None = None) -> Tensor:
         """Embed `ids` at positions `start`, `start + 1`, ... of each sentence."""
         if self.alias is not None:
             ids = ids.masked_fill(ids == self.alias[0], self.alias[1])
-        x = F.embedding(ids, self.weight) * self.scale
+        table = self.weight if self.rounding is None else self.rounding.weight(self.weight)
+        x = F.embedding(ids, table) * self.scale
         if self.bias is not None:
             x = x + self.bias
         where = (start,) if packing is None else (start, packing)

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmtdeep.model import kernels
+from nmtdeep.model.layers.rounding import Rounding
 
 
 class Linear(nn.Linear):
@@ -16,15 +17,25 @@ class Linear(nn.Linear):
         outputs: out_features.
         bias: whether the map has a bias.
         relu: whether max(0, .) follows.
+
+    Attributes:
+        rounding: of weight and input to 8-bit integers; None: they are taken as they are.
     """
 
     def __init__(self, inputs: int, outputs: int, *, bias: bool = True, relu: bool = False) -> None:
         super().__init__(inputs, outputs, bias=bias)
         self.relu = relu
+        self.rounding: Rounding | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """`(..., in_features)` to `(..., out_features)`."""
-        return kernels.linear(x, self.weight, self.bias, relu=self.relu)
+        if self.rounding is not None:
+            x = self.rounding.input(x)
+        return kernels.linear(x, self.rounded_weight(), self.bias, relu=self.relu)
+
+    def rounded_weight(self) -> Tensor:
+        """The weight as products take it."""
+        return self.weight if self.rounding is None else self.rounding.weight(self.weight)
 
 
 def linear_of_rms_norm(x: Tensor, weight: Tensor, *, epsilon: float) -> Tensor:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 import torch
 
@@ -19,7 +20,14 @@ from nmtdeep.scoring.metrics import Score, score_texts, usual_metrics
 from nmtdeep.scoring.texts import Texts
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import EOS
+from nmtdeep.tools.export.calibration import (
+    activation_factors,
+    clear_unused,
+    greedy_translator,
+    round_by,
+)
 from nmtdeep.tools.export.to_ctranslate2 import search_options
+from nmtdeep.tools.export.to_firefox import vocabularies
 from nmtdeep.units import percent
 
 WARM_UP = 8
@@ -27,7 +35,7 @@ WARM_UP = 8
 
 @dataclass(frozen=True)
 class ProgramResult:
-    """The translations of one of the two programs.
+    """The translations of a program.
 
     Attributes:
         numbers: its number format.
@@ -43,33 +51,42 @@ class ProgramResult:
 
 @dataclass(frozen=True)
 class ExportCheck:
-    """The translations of a model before and after its export."""
+    """The translations of a model before and after its export.
 
-    before: ProgramResult
-    after: ProgramResult
-    beam: int
-    threads: int
+    Attributes:
+        programs: the original first, the exported model last.
+        how: how sentences per second were measured.
+    """
+
+    programs: tuple[ProgramResult, ...]
+    how: str
 
     @property
     def loss(self) -> float:
         """BLEU that was lost; negative if some was gained."""
-        return self.before.score.value - self.after.score.value
+        return self.programs[0].score.value - self.programs[-1].score.value
+
+    @property
+    def equal(self) -> float:
+        """Share of the translations that the last two programs have in common."""
+        before, after = self.programs[-2:]
+        return fmean(a == b for a, b in zip(before.lines, after.lines, strict=True))
 
     def summary(self) -> Iterator[str]:
-        """BLEU and speed of both programs, and how they were measured, a line each."""
-        for program in (self.before, self.after):
+        """BLEU and speed of the programs, and how they were measured, a line each."""
+        for program in self.programs:
             quality = f"BLEU {program.score.value:.2f}, {program.speed:.1f} sentences/s"
             yield f"{program.name}: {quality}, {program.numbers}"
-        count = len(self.before.lines)
-        equal = sum(a == b for a, b in zip(self.before.lines, self.after.lines, strict=True))
-        yield f"equal translations: {equal} of {count} ({percent(equal / count)})"
-        yield f"BLEU: {self.before.score.signature}"
-        how = f"from text to text on the CPU, threads: {self.threads}, beam {self.beam}"
-        yield f"sentences/s: {how}, one program after the other, with the same batches"
+        count = len(self.programs[0].lines)
+        equal = f"{round(self.equal * count)} of {count} ({percent(self.equal)})"
+        names = " and ".join(program.name for program in self.programs[-2:])
+        yield f"equal translations of {names}: {equal}"
+        yield f"BLEU: {self.programs[0].score.signature}"
+        yield f"sentences/s: from text to text on the CPU, {self.how}"
 
 
 @kept_settings()
-def check_export(
+def check_ctranslate2(
     checkpoint: Path, folder: Path, texts: Texts, *, threads: int | None = None
 ) -> ExportCheck:
     """Translate with nmtdeep, then with CTranslate2: the same batches, on the CPU.
@@ -83,21 +100,64 @@ def check_export(
     loaded = load(checkpoint)
     decoding = loaded.recipe.decoding
     with Translator.of([loaded], DecodingOptions(device="cpu", threads=threads)) as translator:
-        before = _translate(translator, "nmtdeep", "fp32", texts)
+        before = _program("nmtdeep", "fp32", translator.pipeline, texts, _lines_by(translator))
         searcher = CTranslate2Searcher(folder, loaded.pipeline, decoding, threads=threads)
         translator.searcher = searcher
-        after = _translate(translator, "CTranslate2", searcher.numbers, texts)
-    return ExportCheck(before, after, decoding.beam, threads)
+        numbers, translate = searcher.numbers, _lines_by(translator)
+        after = _program("CTranslate2", numbers, translator.pipeline, texts, translate)
+    how = f"threads: {threads}, beam {decoding.beam}, one program after the other, with the same "
+    return ExportCheck((before, after), f"{how}batches")
 
 
-def _translate(translator: Translator, name: str, numbers: str, texts: Texts) -> ProgramResult:
-    source = texts.hypotheses.lines
-    list(translator.translate(source[:WARM_UP]))
+@kept_settings()
+def check_firefox(
+    checkpoint: Path, folder: Path, texts: Texts, *, calibration: Sequence[str]
+) -> ExportCheck:
+    """Translate with nmtdeep, with nmtdeep rounded as the file is, and with Firefox's engine.
+
+    Args:
+        folder: the exported model.
+        texts: the source as hypotheses, and one reference.
+        calibration: text that the ranges of activations were measured on.
+    """
+    import fxtranslate
+
+    torch.set_num_threads(1)
+    loaded = load(checkpoint)
+    model, pipeline = loaded.model, loaded.pipeline
+    clear_unused(model, pipeline)
+    translate = _lines_by(greedy_translator(model, pipeline))
+    before = _program("nmtdeep", "fp32", pipeline, texts, translate)
+    round_by(model, activation_factors(model, pipeline, calibration))
+    rounded = _program("nmtdeep, rounded", "8-bit integers as fp32", pipeline, texts, translate)
+    sides = pipeline.source, pipeline.target
+    files = ((folder / name).read_bytes() for name in ("model.bin", *vocabularies(sides)))
+    engine = fxtranslate.Translator(*files)
+    numbers = f"8-bit integers ({engine.backend()})"
+    after = _program(
+        "fxtranslate", numbers, pipeline, texts, lambda lines: [*map(engine.translate, lines)]
+    )
+    how = "one thread, greedy search; fxtranslate takes a sentence at a time"
+    return ExportCheck((before, rounded, after), how)
+
+
+def _lines_by(translator: Translator) -> Callable[[list[str]], list[str]]:
+    form = translator.pipeline.reference_form
+    return lambda lines: [each.candidates[0].as_text(form) for each in translator.translate(lines)]
+
+
+def _program(
+    name: str,
+    numbers: str,
+    pipeline: TextPipeline,
+    texts: Texts,
+    translate: Callable[[list[str]], list[str]],
+) -> ProgramResult:
+    source = list(texts.hypotheses.lines)
+    translate(source[:WARM_UP])
     start = time.perf_counter()
-    translations = list(translator.translate(source))
+    lines = translate(source)
     speed = len(source) / (time.perf_counter() - start)
-    pipeline = translator.pipeline
-    lines = [line.candidates[0].as_text(pipeline.reference_form) for line in translations]
     reference = [pipeline.target.reference(line) for line in texts.references[0].lines]
     (score,) = score_texts(lines, [reference], usual_metrics(pipeline.config.target)[:1])
     return ProgramResult(name, numbers, score, speed, lines)

@@ -11,7 +11,13 @@ from typing import NamedTuple
 from nmtdeep import __version__, checkpoint, files
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.errors import Problem, UserError
-from nmtdeep.tools.export import readme, to_ctranslate2, to_huggingface
+from nmtdeep.tools.export import (
+    calibration,
+    readme,
+    to_ctranslate2,
+    to_firefox,
+    to_huggingface,
+)
 
 # The file that distinguishes an export from a directory that must not be replaced.
 NOTE = "export.json"
@@ -96,6 +102,39 @@ def export_huggingface(run: Path, out: Path, *, overwrite: bool = False) -> Expo
             to_huggingface.write(folder, loaded.model, loaded.recipe, loaded.pipeline)
             loaded.pipeline.save(folder / checkpoint.TEXT)
     return Exported(loaded.path, problems, name)
+
+
+def export_firefox(
+    run: Path, out: Path, *, lines: Sequence[str], overwrite: bool = False
+) -> Exported:
+    """Write the student of a run or checkpoint into directory `out` for Firefox's engine.
+
+    Args:
+        lines: source text, in whose translations the ranges of activations are measured.
+        overwrite: replace an export that exists.
+
+    Raises:
+        UserError: with all problems, if the engine does not support the model or its text; if
+            `out` is not free.
+    """
+    check_free(out, overwrite=overwrite)
+    loaded = checkpoint.load(run)
+    if problems := to_firefox.unsupported(loaded.recipe):
+        hint = "train a student recipe (nmtdeep recipes list student), or change these"
+        first = Problem("Firefox's engine does not support the model", str(run), hint)
+        raise UserError(problems=[first, *problems])
+    model, pipeline = loaded.model, loaded.pipeline
+    calibration.clear_unused(model, pipeline)
+    factors = calibration.activation_factors(model, pipeline, lines)
+    sides = pipeline.source, pipeline.target
+    with _export(loaded, out, "firefox") as folder:
+        content = to_firefox.pack([*to_firefox.items(model, loaded.recipe.model, sides, factors)])
+        (folder / "model.bin").write_bytes(content)
+        for name, side in zip(to_firefox.vocabularies(sides), sides, strict=True):
+            (folder / name).write_bytes(to_firefox.sentencepiece_of(side).content)
+        text = readme.for_firefox(loaded, to_firefox.vocabularies(sides))
+        (folder / "README.md").write_text(text, encoding="utf-8")
+    return Exported(loaded.path)
 
 
 def check_free(out: Path, *, overwrite: bool) -> None:

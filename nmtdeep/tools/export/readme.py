@@ -32,6 +32,20 @@ def for_ctranslate2(loaded: Loaded, *, quantization: str | None, rows: int) -> s
     )
 
 
+def for_firefox(loaded: Loaded, vocabularies: Sequence[str]) -> str:
+    """README.md of a student for Firefox's engine.
+
+    Args:
+        vocabularies: names of the files of source and target, which may be one.
+    """
+    return render(
+        "firefox.md",
+        **_values(loaded),
+        checkpoint=f"{loaded.path.parent.name}/{loaded.path.name}",
+        vocabularies=vocabularies,
+    )
+
+
 def model_card(loaded: Loaded, *, name: str, problems: Sequence[Problem]) -> str:
     """README.md with the header that model hubs read.
 
