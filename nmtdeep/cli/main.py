@@ -30,6 +30,7 @@ COMMANDS = {
     "grow": "nmtdeep grow run --layers 12 --out run-12",
     "average-checkpoints": "nmtdeep average-checkpoints run --last 5 --overwrite",
     "translate": "nmtdeep translate -m run -i test.en -o test.de",
+    "distill": "nmtdeep distill run --train corpus/train --out corpus/distilled",
     "score": "nmtdeep score hypotheses.de reference.de --metric bleu",
     "inspect": "nmtdeep inspect run",
     "plot": "nmtdeep plot run other-run --plot curves.svg",

@@ -84,10 +84,10 @@ class Embeddings(Section):
     scale: Literal["sqrt_width", "one"] = Field(
         "sqrt_width", description="factor of every embedding before positions are added"
     )
-    start: Literal["eos", "pad"] = Field(
+    start: Literal["eos", "pad", "zero"] = Field(
         "eos",
         description="the embedding that the decoder reads first; eos: that of </s>; pad: that of "
-        "<pad>, as in models that Marian trained",
+        "<pad>, as in converted models of Marian; zero: zeros, as Marian and Firefox's engine do",
     )
     output_bias: Bool = Field(False, description="a number for each type, added to its logit")
 

@@ -59,10 +59,15 @@ def build(model: Model, *, source_types: int, target_types: int) -> Transformer:
         scale=1.0 if model.embeddings.scale == "one" else None,
     )
     # Decoding starts from </s>, which the decoder reads nowhere else.
-    alias = (EOS, PAD) if model.embeddings.start == "pad" else None
+    start = model.embeddings.start
+    first = partial(
+        embedding,
+        alias=(EOS, PAD) if start == "pad" else None,
+        zero=EOS if start == "zero" else None,
+    )
     return Transformer(
         source_embedding=embedding(source_table, _positions(encoder, encoder.encoder)),
-        target_embedding=embedding(target_table, _positions(decoder, decoder.decoder), alias=alias),
+        target_embedding=first(target_table, _positions(decoder, decoder.decoder)),
         encoder=_stack(encoder, encoder.encoder),
         bridge=_bridge(encoder),
         decoder=_stack(decoder, decoder.decoder),

@@ -66,7 +66,7 @@ SLOTS: dict[str, tuple[Any, ...]] = {
     "activation": ("relu", "gelu", "swish", "geglu", "swiglu"),
     "norm": ("layer_norm", "rms_norm"),
     "qk_norm": ("none", "rms_norm"),
-    "embeddings": ({}, {"scale": "one", "output_bias": True}),
+    "embeddings": ({}, {"scale": "one", "output_bias": True}, {"start": "zero"}),
 }
 
 

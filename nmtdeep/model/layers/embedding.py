@@ -23,6 +23,7 @@ class TokenEmbedding(nn.Module):
         dropout: probability on the sum.
         scale: factor of each embedding; None: sqrt(d).
         alias: (a, b): the id a is embedded as the id b; None: each as itself.
+        zero: id that is embedded as zeros, in whose place are the positions alone; None: no id.
 
     Attributes:
         rounding: of the table to 8-bit integers; None: it is taken as it is.
@@ -37,6 +38,7 @@ class TokenEmbedding(nn.Module):
         dropout: float,
         scale: float | None = None,
         alias: tuple[int, int] | None = None,
+        zero: int | None = None,
     ) -> None:
         super().__init__()
         self.weight = weight
@@ -44,6 +46,7 @@ class TokenEmbedding(nn.Module):
         self.positions = positions
         self.scale = math.sqrt(weight.shape[1]) if scale is None else scale
         self.alias = alias
+        self.zero = zero
         self.rounding: Rounding | None = None
         self.dropout = Dropout(dropout)
 
@@ -53,6 +56,8 @@ class TokenEmbedding(nn.Module):
             ids = ids.masked_fill(ids == self.alias[0], self.alias[1])
         table = self.weight if self.rounding is None else self.rounding.weight(self.weight)
         x = F.embedding(ids, table) * self.scale
+        if self.zero is not None:
+            x = x.masked_fill((ids == self.zero)[..., None], 0)
         if self.bias is not None:
             x = x + self.bias
         where = (start,) if packing is None else (start, packing)

@@ -52,7 +52,7 @@ VALUES: dict[str, tuple[object, ...]] = {
     "embeddings.sharing": ("all", "decoder"),
     "embeddings.bias": (False,),
     "embeddings.scale": ("sqrt_width",),
-    "embeddings.start": ("eos",),
+    "embeddings.start": ("zero",),
 }
 SUBLAYERS = {
     "encoder": ["self_attention", "feed_forward"],

@@ -121,6 +121,9 @@ def unsupported(model: Model) -> list[Problem]:
     if model.activation in ("geglu", "swiglu"):
         what, hint = f"{model.activation} has a third matrix", "set it to relu, gelu or swish"
         problems.append(Problem(what, "model.activation", hint))
+    if model.embeddings.start == "zero":
+        what = "zero: other programs start with the embedding of a token"
+        problems.append(Problem(what, "model.embeddings.start", "set it to eos or pad"))
     if model.bridge.type != "top_layer":
         what = f"{model.bridge.type}: a decoder layer reads more than the encoder's top layer"
         problems.append(Problem(what, "model.bridge", "set it to top_layer"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 
@@ -31,3 +32,11 @@ def test_an_id_may_have_the_row_of_another_and_the_scale_may_be_one() -> None:
     )
     embedding.positions.forward = lambda x, start: x
     assert embedding(torch.tensor([[1, 2, 0]]))[0].tolist() == [TABLE[0], TABLE[2], TABLE[0]]
+
+
+def test_one_id_may_be_zeros_and_positions_alone() -> None:
+    embedding = TokenEmbedding(parameter(TABLE), nn.Identity(), bias=None, dropout=0.0, zero=2)
+    embedding.positions.forward = lambda x, start: x + 1
+    scaled = [value * len(TABLE[1]) ** 0.5 + 1 for value in TABLE[1]]
+    out = embedding(torch.tensor([[1, 2]]))[0].tolist()
+    assert out == [pytest.approx(scaled), [1.0] * len(TABLE[1])]
