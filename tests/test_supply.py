@@ -19,7 +19,17 @@ LOCKS = ROOT / "requirements"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 # Extras whose packages the package imports where they are.
-OPTIONAL = ("chinese", "export", "firefox", "language-id", "pictures", "report", "serve", "zstd")
+OPTIONAL = (
+    "chinese",
+    "export",
+    "firefox",
+    "language-id",
+    "mbr",
+    "pictures",
+    "report",
+    "serve",
+    "zstd",
+)
 # Imported by the name that Python's version has for it.
 BY_VERSION = {"backports-zstd"}
 # What is imported of extras outside the locks.

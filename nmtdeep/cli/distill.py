@@ -26,6 +26,9 @@ FIXED = [
     "temperature",
     "top_k",
     "top_p",
+    "epsilon",
+    "mbr",
+    "samples",
     "seed",
 ]
 

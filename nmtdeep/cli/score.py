@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from nmtdeep.scoring.tokenized import MosesPreparation
 
 OF_SEARCHES = (
-    *("n_best", "prefix_column", "output_is"),
-    *("sampling", "temperature", "top_k", "top_p", "seed"),
+    *("n_best", "prefix_column", "output_is", "source_tag"),
+    *("sampling", "temperature", "top_k", "top_p", "epsilon", "mbr", "samples", "seed"),
 )
 
 

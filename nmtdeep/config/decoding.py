@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from nmtdeep.config.section import Beam, Bool, Count, CountOrZero, Section
 from nmtdeep.config.text import Form
@@ -55,6 +55,9 @@ class DecodingOptions(Decoding):
 
     n_best: Beam = Field(1, description="number of translations of each line")
     input_is: Form = Field("raw", description="form of the input: raw text, words or subwords")
+    source_tag: str | None = Field(
+        None, description="token before each source line, such as that of a corpus in text.tags"
+    )
     prefix_column: Bool = Field(
         False, description="a line is source<TAB>prefix; its translation starts with the prefix"
     )
@@ -67,6 +70,17 @@ class DecodingOptions(Decoding):
     top_k: CountOrZero = Field(0, description="most probable tokens to sample from; 0: all")
     top_p: Annotated[float, Field(gt=0, le=1, strict=True)] = Field(
         1.0, description="total probability of the most probable tokens to sample from"
+    )
+    epsilon: Annotated[float, Field(ge=0, lt=1, strict=True)] = Field(
+        0.0, description="tokens of a lower probability are not sampled, but the best one always is"
+    )
+    mbr: Literal["chrf"] | None = Field(
+        None,
+        description="choose the sample that is nearest to all others by chrF, of `samples` that "
+        "are drawn (minimum Bayes risk); needs the extra `mbr`",
+    )
+    samples: Annotated[int, Field(ge=2, le=4096, strict=True)] = Field(
+        64, description="number of samples for --mbr"
     )
     seed: CountOrZero = Field(1, description="random seed for sampling")
     device: str = Field(
@@ -81,6 +95,19 @@ class DecodingOptions(Decoding):
     )
     threads: Workers | None = Field(None, description="number of CPU threads")
     processes: Workers = Field(1, description="number of processes: one per GPU or CPU thread")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _mbr_samples(cls, values: Any) -> Any:
+        """Choosing among samples needs them to be drawn."""
+        if isinstance(values, dict) and values.get("mbr"):
+            return values | {"sampling": True}
+        return values
+
+    @property
+    def drawn(self) -> int:
+        """Number of samples of each line."""
+        return self.samples if self.mbr else self.n_best
 
     def with_recipe(self, recipe: Recipe) -> DecodingOptions:
         """These options, with the recipe's values for omitted ones that it has."""

@@ -18,11 +18,13 @@ class SamplingSettings:
         temperature: divides the log-probabilities.
         top_k: draw from the k most probable tokens only; 0: from all tokens.
         top_p: draw from the smallest set of tokens whose mass reaches p (Holtzman et al. 2020).
+        epsilon: draw from the tokens of at least this probability (Hewitt et al. 2022).
     """
 
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
+    epsilon: float = 0.0
 
 
 @torch.inference_mode()
@@ -80,12 +82,13 @@ def sample(
 
 
 def _truncated(probabilities: Tensor, settings: SamplingSettings) -> Tensor:
-    """Zero outside the k best and the nucleus; not normalized again."""
-    if settings.top_k == 0 and settings.top_p >= 1:
+    """Zero outside the k best, the nucleus and what reaches epsilon; not normalized again."""
+    if settings.top_k == 0 and settings.top_p >= 1 and settings.epsilon == 0:
         return probabilities
     ordered, index = probabilities.sort(dim=1, descending=True, stable=True)
     # A token stays if the mass before it is still below p, as does the best one.
     keep = ordered.cumsum(dim=1) - ordered < settings.top_p
+    keep &= ordered >= settings.epsilon
     keep[:, 0] = True
     if settings.top_k:
         keep[:, settings.top_k :] = False

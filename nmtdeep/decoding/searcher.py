@@ -150,10 +150,12 @@ class Searcher:
         if options.sampling:
             # Each batch has a generator of its own, whichever process it comes to.
             generator = torch.Generator(self.device).manual_seed(options.seed + batch.number)
-            how = SamplingSettings(options.temperature, options.top_k, options.top_p)
+            how = SamplingSettings(
+                options.temperature, options.top_k, options.top_p, options.epsilon
+            )
             draws = [
                 sample(self._step, self._start(source), constraints, how, generator)
-                for _ in range(options.n_best)
+                for _ in range(options.drawn)
             ]
             return [list(drawn) for drawn in zip(*draws, strict=True)]
         settings = BeamSettings(

@@ -17,6 +17,7 @@ from nmtdeep.config.decoding import RECIPE_DEFAULTS, DecodingOptions
 from nmtdeep.config.text import Form
 from nmtdeep.data.batching import cut_by_tokens, sort_by_length
 from nmtdeep.data.parallel import Pool, can_start, lookahead
+from nmtdeep.decoding.minimum_risk import nearest_to_all
 from nmtdeep.decoding.search import Hypothesis
 from nmtdeep.decoding.searcher import Searcher, SourceBatch, Worker
 from nmtdeep.errors import CheckpointError, UserError
@@ -107,6 +108,7 @@ class Translator:
         self.pipeline = pipeline
         self.name = name
         self.pool = pool
+        self._tag = self._tag_ids()
         self.restart()
 
     @classmethod
@@ -195,7 +197,8 @@ class Translator:
             for rank, piece in enumerate(self._pieces(subwords, first + owner))
         ]
         self._lines += len(lines)
-        ids = [[*self.pipeline.source.vocabulary.ids(piece), EOS] for _, piece, _ in pieces]
+        to_ids = self.pipeline.source.vocabulary.ids
+        ids = [[*self._tag, *to_ids(piece), EOS] for _, piece, _ in pieces]
         prefixes = [prefix for _, _, prefix in pieces]
         share = len(lines) / max(len(pieces), 1)
         searched = self._begin_search(ids, prefixes, lambda count: advance(count * share))
@@ -213,6 +216,18 @@ class Translator:
             ]
 
         return end
+
+    def _tag_ids(self) -> list[int]:
+        """The id of the token before each source, if there is one."""
+        tag = self.options.source_tag
+        if tag is None:
+            return []
+        vocabulary = self.pipeline.source.vocabulary
+        if tag not in vocabulary:
+            tags = ", ".join(self.pipeline.config.tags.values())
+            hint = f"the model's tags are {tags}" if tags else "the model was trained without tags"
+            raise UserError(f"{tag} is no type of the source", where="--source-tag", hint=hint)
+        return vocabulary.ids([tag])
 
     def without_finite(self, line: int) -> CheckpointError:
         """The error for an input line, counted from 1."""
@@ -314,8 +329,9 @@ class Translator:
         """Translations of a line from those of its pieces, rank by rank."""
         if not parts:
             return (Candidate("", "", (), 0.0, 0.0),) * self.options.n_best
-        target, candidates = self.pipeline.target, []
-        for pieces in zip(*(part[: self.options.n_best] for part in parts), strict=False):
+        target, options, candidates = self.pipeline.target, self.options, []
+        wanted = options.drawn if options.sampling else options.n_best
+        for pieces in zip(*(part[:wanted] for part in parts), strict=False):
             words = [target.vocabulary.words(piece.tokens) for piece in pieces]
             candidates.append(
                 Candidate(
@@ -327,4 +343,7 @@ class Translator:
                     each=tuple(value for piece in pieces for value in piece.each),
                 )
             )
+        if options.mbr:
+            order = nearest_to_all([candidate.text for candidate in candidates])
+            candidates = [candidates[place] for place in order[: options.n_best]]
         return tuple(candidates)

@@ -1,0 +1,49 @@
+"""Minimum Bayes risk: the sample with the highest mean chrF against all samples."""
+
+from __future__ import annotations
+
+import pytest
+import sacrebleu
+import torch
+
+from nmtdeep import load
+from nmtdeep.decoding.minimum_risk import nearest_to_all
+from nmtdeep.decoding.sampling import SamplingSettings, _truncated
+from nmtdeep.errors import UserError
+
+pytest.importorskip("fastchrf")
+
+
+def test_texts_are_in_the_order_of_their_mean_chrf_by_sacrebleu():
+    texts = ["ein Hund", "ein brauner Hund läuft", "der Hund läuft", "xyz", "ein brauner Hund"]
+    means = [sum(sacrebleu.sentence_chrf(text, [other]).score for other in texts) for text in texts]
+    order = sorted(range(len(texts)), key=lambda place: -means[place])
+    assert nearest_to_all(texts) == order
+
+
+def test_the_translation_is_the_nearest_of_the_same_samples(tiny_run):
+    how = {"device": "cpu", "seed": 7, "temperature": 0.7}
+    line = tiny_run.sources[:1]
+    (drawn,) = load(tiny_run.path, sampling=True, n_best=12, **how).translations(line)
+    texts = [each.text for each in drawn.candidates]
+    (chosen,) = load(tiny_run.path, mbr="chrf", samples=12, n_best=2, **how).translations(line)
+    assert [each.text for each in chosen.candidates] == [
+        texts[place] for place in nearest_to_all(texts)[:2]
+    ]
+
+
+def test_epsilon_leaves_the_tokens_that_reach_it_and_the_best():
+    probabilities = torch.tensor([[0.5, 0.3, 0.02, 0.18], [0.2, 0.3, 0.25, 0.25]])
+    kept = _truncated(probabilities, SamplingSettings(epsilon=0.1)) > 0
+    assert kept.tolist() == [[True, True, False, True], [True] * 4]
+    assert (_truncated(probabilities, SamplingSettings(epsilon=0.9)) > 0).sum(1).tolist() == [1, 1]
+
+
+def test_a_source_tag_is_a_token_before_the_line(tiny_run):
+    tag = tiny_run.pipeline.source.vocabulary.tokens[5]
+    word, line = tiny_run.pipeline.source.split(tiny_run.sources[0]), tiny_run.sources[0]
+    (tagged,) = load(tiny_run.path, device="cpu", source_tag=tag).translate([line])
+    (given,) = load(tiny_run.path, device="cpu", input_is="bpe").translate([" ".join([tag, *word])])
+    assert tagged == given
+    with pytest.raises(UserError, match="no type of the source"):
+        load(tiny_run.path, device="cpu", source_tag="<unheard>")
