@@ -1,7 +1,5 @@
 """A recipe written out in full loads back equal."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from types import FrameType
@@ -31,9 +29,7 @@ from .conftest import write
     language=st.sampled_from(["no", "on", "yes", "off", "de"]),
 )
 @settings(deadline=None, max_examples=40)
-def test_dump_and_load_are_inverse(
-    tmp_path_factory: pytest.TempPathFactory, language: str, tag: str, width: int, **given_: Any
-) -> None:
+def test_dump_and_load_are_inverse(tmp_path_factory, language, tag, width, **given_):
     values: dict[str, Any] = {
         "description": given_["note"][::-1],
         "reference": {"note": given_["note"], "scores": given_["scores"]},
@@ -63,7 +59,7 @@ def keys(section: Section, above: str = "") -> set[str]:
 
 
 @pytest.mark.parametrize("name", ["demo", "deep-small", "multi30k-en-de-deep"])
-def test_a_recipe_is_shown_with_every_value(name: str) -> None:
+def test_a_recipe_is_shown_with_every_value(name):
     recipe = load_recipe(name)
     hidden = [
         *("text.tags", "text.clean.duplicates", "text.clean.language_id"),
@@ -79,13 +75,13 @@ def test_a_recipe_is_shown_with_every_value(name: str) -> None:
     assert not stored & set(hidden)
 
 
-def test_read_config_takes_a_run_directory_or_its_file(folder: Path) -> None:
+def test_read_config_takes_a_run_directory_or_its_file(folder):
     recipe = load_recipe("multi30k-en-de", ["training.seed=7"])
     write("run/config.yaml", dump(recipe))
     assert read_config(Path("run")) == read_config(Path("run/config.yaml")) == recipe
 
 
-def test_differences_have_the_key_and_both_values() -> None:
+def test_differences_have_the_key_and_both_values():
     old = {"a": {"b": 1, "c": 2}, "d": ({"i": None},), "f": "fr"}
     new = {"a": {"b": 1, "c": 5}, "d": (), "e": True, "f": "de"}
     changes = ["a.c: 2 -> 5", "d: [{i: null}] -> []", "f: fr -> de", "e: null -> true"]
@@ -93,7 +89,7 @@ def test_differences_have_the_key_and_both_values() -> None:
 
 
 @pytest.mark.parametrize("nth", [1, 2, 3])
-def test_a_signal_while_a_recipe_is_written_is_no_error_of_pydantic(nth: int) -> None:
+def test_a_signal_while_a_recipe_is_written_is_no_error_of_pydantic(nth):
     """What a serializer of ours raises, pydantic wraps; what `exclude_if` raises, it does not."""
     recipe, called = load_recipe("deep-small"), []
 
@@ -111,7 +107,7 @@ def test_a_signal_while_a_recipe_is_written_is_no_error_of_pydantic(nth: int) ->
         sys.setprofile(None)
 
 
-def test_loggers_of_earlier_versions_are_left_out_of_stored_recipes(folder: Path) -> None:
+def test_loggers_of_earlier_versions_are_left_out_of_stored_recipes(folder):
     Path("config.yaml").write_text("training:\n  log_to: [mlflow, tensorboard, trackio]\n")
     assert read_config(Path("config.yaml")).training.log_to == ("tensorboard",)
     with pytest.raises(UserError, match="must be tensorboard or wandb, not"):

@@ -1,10 +1,5 @@
 """The loader: values and their origins, `extends`, overrides."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from nmtdeep.config.load import load_recipe, resolve
@@ -31,13 +26,13 @@ from .conftest import problems, write
         ("{a: no, b: {c: 1}}", {"a": "no", "b": {"c": 1}}),
     ],
 )
-def test_scalars_are_those_of_yaml_1_2(text: str, value: Any) -> None:
+def test_scalars_are_those_of_yaml_1_2(text, value):
     parsed = parse(f"key: {text}\n", "x.yaml").values["key"]
     assert parsed == value
     assert type(parsed) is type(value)
 
 
-def test_an_empty_mapping_of_a_file_changes_nothing(folder: Path) -> None:
+def test_an_empty_mapping_of_a_file_changes_nothing(folder):
     text = "model: {}\ntraining: {frozen: {}}\n"
     assert load_recipe(write("x.yaml", text)) == Recipe()
 
@@ -45,7 +40,7 @@ def test_an_empty_mapping_of_a_file_changes_nothing(folder: Path) -> None:
 # Origins
 
 
-def test_every_value_knows_its_line(folder: Path) -> None:
+def test_every_value_knows_its_line(folder):
     write("base.yaml", "model:\n  width: 64\n  encoder: {heads: 4,\n    depth: 2}\n")
     child = "extends: base.yaml\nmodel:\n  encoder:\n    depth: 3\n    residual: post_norm\n"
     resolved = resolve(write("child.yaml", child), ["training.optimizer.betas=[0.8, 0.9]"])
@@ -68,7 +63,7 @@ def test_every_value_knows_its_line(folder: Path) -> None:
 # Extending
 
 
-def test_a_chain_merges_deeply_and_the_nearest_wins(folder: Path) -> None:
+def test_a_chain_merges_deeply_and_the_nearest_wins(folder):
     write("far/a.yaml", "training: {seed: 1, max_updates: 10, schedule: {lr: 1e-3}}\n")
     write("b.yaml", "extends: far/a.yaml\ntraining: {seed: 2, schedule: {warmup_updates: 7}}\n")
     recipe = load_recipe(write("c.yaml", "extends: b.yaml\ntraining: {seed: 3}\n"))
@@ -77,7 +72,7 @@ def test_a_chain_merges_deeply_and_the_nearest_wins(folder: Path) -> None:
     assert (schedule["lr"], schedule["warmup_updates"]) == (1e-3, 7)
 
 
-def test_a_path_is_relative_to_the_file_that_says_it(folder: Path) -> None:
+def test_a_path_is_relative_to_the_file_that_says_it(folder):
     write("one/two/child.yaml", "extends: ../base.yaml\n")
     write("one/base.yaml", "training: {seed: 5}\nmodle: 1\n")
     assert problems("one/two/child.yaml") == [
@@ -85,20 +80,20 @@ def test_a_path_is_relative_to_the_file_that_says_it(folder: Path) -> None:
     ]
 
 
-def test_a_recipe_extends_a_shipped_one_by_name(folder: Path) -> None:
+def test_a_recipe_extends_a_shipped_one_by_name(folder):
     name = write("x.yaml", "extends: multi30k-en-de\ntraining: {seed: 9}\n")
     resolved = resolve(name)
     assert resolved.recipe.model == load_recipe("multi30k-en-de").model
     assert resolved.origin(("model", "width")).startswith("recipes/multi30k-en-de.yaml:")
 
 
-def test_description_and_reference_are_of_one_recipe(folder: Path) -> None:
+def test_description_and_reference_are_of_one_recipe(folder):
     recipe = load_recipe(write("x.yaml", "extends: multi30k-en-de\n"))
     assert recipe.description == ""
     assert recipe.reference == Recipe().reference
 
 
-def test_a_changed_type_drops_the_fields_of_the_old(folder: Path) -> None:
+def test_a_changed_type_drops_the_fields_of_the_old(folder):
     write(
         "a.yaml", "training: {schedule: {lr: 1e-2, warmup_updates: 9}}\ntext: {bpe: {merges: 5}}\n"
     )
@@ -112,7 +107,7 @@ def test_a_changed_type_drops_the_fields_of_the_old(folder: Path) -> None:
     assert same.text.bpe.model_dump()["merges"] == 5
 
 
-def test_lists_are_replaced(folder: Path) -> None:
+def test_lists_are_replaced(folder):
     sublayers = "model: {decoder: {sublayers: [cross_attention, feed_forward]}}\n"
     recipe = load_recipe(write("a.yaml", sublayers))
     assert [part.type for part in recipe.model.decoder.sublayers] == [
@@ -143,7 +138,7 @@ def test_lists_are_replaced(folder: Path) -> None:
         ),
     ],
 )
-def test_invalid_values_of_extends(folder: Path, files: dict[str, str], message: str) -> None:
+def test_invalid_values_of_extends(folder, files, message):
     for name, text in files.items():
         write(f"{name}.yaml", text)
     assert problems("a.yaml")[0].startswith(message)
@@ -152,7 +147,7 @@ def test_invalid_values_of_extends(folder: Path, files: dict[str, str], message:
 # Overrides
 
 
-def test_overrides_come_last_and_in_order(folder: Path) -> None:
+def test_overrides_come_last_and_in_order(folder):
     recipe = load_recipe(
         write("x.yaml", "training: {seed: 2, schedule: {lr: 1e-2}}\n"),
         [
@@ -173,7 +168,7 @@ def test_overrides_come_last_and_in_order(folder: Path) -> None:
     assert recipe.description == "a run"
 
 
-def test_an_override_may_be_a_whole_section(folder: Path) -> None:
+def test_an_override_may_be_a_whole_section(folder):
     name = write("x.yaml", "training: {schedule: {lr: 1e-2}}\n")
     recipe = load_recipe(name, ["training.schedule={type: noam, scale: 2}"])
     assert recipe.training.schedule.model_dump()["scale"] == 2
@@ -191,7 +186,7 @@ def test_an_override_may_be_a_whole_section(folder: Path) -> None:
         ("extends=x", "extends: unknown key: only a recipe file can extend another"),
     ],
 )
-def test_a_wrong_override_is_quoted(folder: Path, override: str, message: str) -> None:
+def test_a_wrong_override_is_quoted(folder, override, message):
     name = write("x.yaml", "model:\n  width: 512\n  encoder: {heads: 8}\n")
     (line,) = problems(name, override)
     assert line.startswith(f"override {override!r}: {message}")

@@ -1,7 +1,5 @@
 """Every numeric key of every variant, with numbers that break programs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Annotated, Any, get_args, get_origin
@@ -58,13 +56,13 @@ FIELDS = [path for path in dict.fromkeys(numeric()) if not path[-1].startswith(L
 
 
 @pytest.fixture
-def base(folder: Any) -> str:
+def base(folder):
     (folder / "base.yaml").write_text("description: base\n")
     return "base.yaml"
 
 
 @pytest.mark.parametrize("path", FIELDS, ids=" ".join)
-def test_a_number_is_finite_or_rejected_by_name(base: str, path: tuple[str, ...]) -> None:
+def test_a_number_is_finite_or_rejected_by_name(base, path):
     *chosen, key = path
     for written, number in WRITTEN.items():
         try:
@@ -93,7 +91,7 @@ def test_a_number_is_finite_or_rejected_by_name(base: str, path: tuple[str, ...]
         ),
     ],
 )
-def test_limits_are_named(base: str, change: str, message: str) -> None:
+def test_limits_are_named(base, change, message):
     with pytest.raises(ConfigError) as caught:
         resolve(base, [change])
     assert message in str(caught.value)

@@ -1,7 +1,5 @@
 """Every problem of a recipe at once, with its line and its hint."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -13,7 +11,7 @@ from nmtdeep.errors import ConfigError
 from .conftest import problems, raised, write
 
 
-def test_every_problem_is_reported_at_once(folder: Path) -> None:
+def test_every_problem_is_reported_at_once(folder):
     text = """\
 model:
   width: wide
@@ -78,12 +76,12 @@ color: {red: 1}
         ("color=red", "choose from description, reference, text, model, training, decoding"),
     ],
 )
-def test_a_hint_is_the_nearest_spelling_or_the_choices(override: str, hint: str) -> None:
+def test_a_hint_is_the_nearest_spelling_or_the_choices(override, hint):
     (problem,) = raised("demo", override)
     assert problem.hint == hint
 
 
-def test_a_conflict_points_at_the_key_that_a_file_sets(folder: Path) -> None:
+def test_a_conflict_points_at_the_key_that_a_file_sets(folder):
     write("base.yaml", "model:\n  width: 510\n")
     assert problems(write("x.yaml", "extends: base.yaml\ndescription: x\n")) == [
         "base.yaml:2: model.width: width 510 is not a multiple of encoder.heads 8: "
@@ -91,7 +89,7 @@ def test_a_conflict_points_at_the_key_that_a_file_sets(folder: Path) -> None:
     ]
 
 
-def test_comet_needs_a_model_and_translations(folder: Path) -> None:
+def test_comet_needs_a_model_and_translations(folder):
     above = "training:\n  validation:\n    "
     assert problems(write("x.yaml", f"{above}best_by: comet\n")) == [
         "x.yaml:3: training.validation.best_by: comet needs a model: "
@@ -124,19 +122,19 @@ def test_comet_needs_a_model_and_translations(folder: Path) -> None:
     ],
     ids=lambda value: repr(value)[:30],
 )
-def test_an_invalid_file(folder: Path, content: bytes, message: str) -> None:
+def test_an_invalid_file(folder, content, message):
     Path("x.yaml").write_bytes(content)
     assert problems("x.yaml")[0].startswith(message)
 
 
-def test_at_most_100_problems_are_explained(folder: Path) -> None:
+def test_at_most_100_problems_are_explained(folder):
     write("x.yaml", "".join(f"model{number}: 1\n" for number in range(3000)))
     lines = problems("x.yaml")
     assert len(lines) == 101
     assert lines[-1] == "x.yaml: and 2900 more problems: fix these first"
 
 
-def test_paths_without_a_recipe(folder: Path) -> None:
+def test_paths_without_a_recipe(folder):
     Path("folder.yaml").mkdir()
     Path("closed.yaml").touch(mode=0)
     assert problems("folder.yaml")[0].startswith("folder.yaml: no such file: ")
@@ -151,11 +149,11 @@ def test_paths_without_a_recipe(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "\0", "x" * 5000, "\0.yaml", "x" * 5000 + ".yaml", "???"])
-def test_invalid_names(name: str) -> None:
+def test_invalid_names(name):
     assert "`nmtdeep recipes list`" in problems(name)[0]
 
 
-def test_from_mapping_names_its_origin() -> None:
+def test_from_mapping_names_its_origin():
     with pytest.raises(ConfigError) as caught:
         from_mapping({"model": {"dept": 1}}, "demo")
     assert str(caught.value) == (
@@ -176,7 +174,7 @@ def test_from_mapping_names_its_origin() -> None:
         ("training: {mixture: {a/b: 1}}", "training.mixture.a/b: must be the name of a corpus, "),
     ],
 )
-def test_names_and_tags_of_corpora(folder: Path, text: str, message: str) -> None:
+def test_names_and_tags_of_corpora(folder, text, message):
     assert message in str(problems(write("x.yaml", text)))
 
 
@@ -195,19 +193,19 @@ def test_names_and_tags_of_corpora(folder: Path, text: str, message: str) -> Non
         ("training.stages=", "training.stages: must be a list, not null"),
     ],
 )
-def test_an_override_that_changes_nothing(override: str, problem: str) -> None:
+def test_an_override_that_changes_nothing(override, problem):
     (line,) = problems("deep-small", override)
     assert line.startswith(f"override {override!r}: {problem}")
 
 
-def test_null_replaces_what_may_be_absent() -> None:
+def test_null_replaces_what_may_be_absent():
     drawn = "model.encoder.initializer=lipschitz"
     assert load_recipe("deep-small", [drawn]).model.encoder.initializer is not None
     back = load_recipe("deep-small", [drawn, "model.encoder.initializer=null"])
     assert back.model.encoder.initializer is None
 
 
-def test_only_true_and_false_are_booleans() -> None:
+def test_only_true_and_false_are_booleans():
     """YAML 1.2 has no other words, and `no` is a language."""
     for word in ("yes", "no", "on", "off", "y", "n", "1", "0"):
         (problem,) = raised("deep-small", f"text.lowercase={word}")
@@ -215,7 +213,7 @@ def test_only_true_and_false_are_booleans() -> None:
     assert load_recipe("deep-small", ["text.lowercase=True"]).text.lowercase
 
 
-def test_a_stack_is_of_one_kind() -> None:
+def test_a_stack_is_of_one_kind():
     (line,) = problems("deep-small", "model.encoder.residual=[post_norm, pre_norm]")
     said = "not ['post_norm', 'pre_norm']: choose one kind for the whole stack"
     assert "must be pre_norm, post_norm, " in line and line.endswith(said)
@@ -232,6 +230,6 @@ def test_a_stack_is_of_one_kind() -> None:
         ),
     ],
 )
-def test_what_is_missing_empty_or_similar_is_named(override: str, problem: str) -> None:
+def test_what_is_missing_empty_or_similar_is_named(override, problem):
     (line,) = problems("deep-small", override)
     assert line.startswith(f"override {override!r}: {problem}")

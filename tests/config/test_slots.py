@@ -1,7 +1,5 @@
 """Combinations of slots that conflict are rejected with the reason; others are accepted."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -71,7 +69,7 @@ CONFLICTS: list[tuple[dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("model", "key", "reason"), CONFLICTS, ids=str)
-def test_a_conflict_is_rejected_with_the_reason(model: Any, key: str, reason: str) -> None:
+def test_a_conflict_is_rejected_with_the_reason(model, key, reason):
     with pytest.raises(ValidationError) as caught:
         Recipe.model_validate({"model": model})
     (detail,) = caught.value.errors()
@@ -103,5 +101,5 @@ def test_a_conflict_is_rejected_with_the_reason(model: Any, key: str, reason: st
     ],
     ids=str,
 )
-def test_other_combinations_are_accepted(model: dict[str, Any]) -> None:
+def test_other_combinations_are_accepted(model):
     assert Recipe.model_validate({"model": model}).model

@@ -1,9 +1,6 @@
 """Variants of other packages: found when a recipe names them, and reported by name if not."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,7 +39,7 @@ POINTS = ("echo = Echo", "sing = Sing", "hum = Hum", "grow = Grow", "liar = Liar
 
 
 @pytest.fixture(autouse=True)
-def parrot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def parrot(tmp_path, monkeypatch):
     """A package `parrot` 1.2 on the path, as an installer leaves it."""
     site = tmp_path / "site"
     (site / "parrot" / "recipes").mkdir(parents=True)
@@ -75,7 +72,7 @@ def distribution(site: Path, name: str, module: str, points: tuple[str, ...]) ->
     (info / "entry_points.txt").write_text(f"[nmtdeep.variants]\n{lines}")
 
 
-def test_a_package_is_imported_when_a_recipe_names_it_and_not_before() -> None:
+def test_a_package_is_imported_when_a_recipe_names_it_and_not_before():
     assert list_recipes()["parrot/loud"] == "Loud"
     load_recipe("deep-small")
     assert "parrot" not in sys.modules
@@ -83,7 +80,7 @@ def test_a_package_is_imported_when_a_recipe_names_it_and_not_before() -> None:
     assert "parrot" in sys.modules
 
 
-def test_a_recipe_with_a_variant_loads_back_equal() -> None:
+def test_a_recipe_with_a_variant_loads_back_equal():
     overrides = [
         "model.encoder.combination={type: parrot.echo, times: 5}",
         "model.decoder.combination=parrot.echo",
@@ -102,9 +99,7 @@ def test_a_recipe_with_a_variant_loads_back_equal() -> None:
 
 
 @pytest.mark.parametrize(("sublayer", "rows"), [("parrot.sing", False), ("parrot.hum", True)])
-def test_batches_have_padding_unless_a_sublayer_says_it_takes_packing(
-    sublayer: str, rows: bool
-) -> None:
+def test_batches_have_padding_unless_a_sublayer_says_it_takes_packing(sublayer, rows):
     recipe = load_recipe("deep-small", [f"model.encoder.sublayers=[{sublayer}, feed_forward]"])
     assert recipe.uses_packing("cuda") is rows
 
@@ -122,13 +117,13 @@ def test_batches_have_padding_unless_a_sublayer_says_it_takes_packing(
         ("parrot.gone", "parrot.gone of the package parrot cannot be imported"),
     ],
 )
-def test_what_is_wrong_is_said_by_name(value: str, problem: str) -> None:
+def test_what_is_wrong_is_said_by_name(value, problem):
     (found,) = raised("deep-small", f"model.encoder.combination={value}")
     assert found.where.endswith(": model.encoder.combination.type") and found.hint
     assert str(found).partition("type: ")[2].startswith(problem)
 
 
-def test_keys_of_a_variant_have_hints_of_their_own() -> None:
+def test_keys_of_a_variant_have_hints_of_their_own():
     first = "model.encoder.combination={type: parrot.echo, tims: 3}"
     second = "model.decoder.combination={type: parrot.echo, times: often}"
     assert sorted(problems("deep-small", first, second)) == [
@@ -139,7 +134,7 @@ def test_keys_of_a_variant_have_hints_of_their_own() -> None:
     ]
 
 
-def test_two_packages_with_one_name_are_refused(parrot: Path) -> None:
+def test_two_packages_with_one_name_are_refused(parrot):
     distribution(parrot, "impostor", "parrot", ("echo = Echo",))
     (found,) = problems("deep-small", "model.encoder.combination=parrot.echo")
     assert "the packages parrot and impostor each have a variant parrot.echo" in found.replace(
@@ -148,5 +143,5 @@ def test_two_packages_with_one_name_are_refused(parrot: Path) -> None:
     assert found.endswith("uninstall one of them")
 
 
-def test_missing_variants_are_those_without_an_installed_package() -> None:
+def test_missing_variants_are_those_without_an_installed_package():
     assert missing_variants({"parrot.echo": "parrot 1.2", "owl.hoot": "owl 3"}) == ["owl.hoot"]

@@ -1,7 +1,5 @@
 """Halves of methods and lossy growth: each warned of once, and no recipe that ships is."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -76,9 +74,7 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
 
 
 @pytest.mark.parametrize(("model", "expected"), CASES.values(), ids=CASES)
-def test_a_missing_half_is_named_once(
-    model: dict[str, Any], expected: list[tuple[str, str]]
-) -> None:
+def test_a_missing_half_is_named_once(model, expected):
     found = warnings(Recipe.model_validate({"model": model}))
     assert [problem.where for problem in found] == [where for where, _ in expected]
     for problem, (_, piece) in zip(found, expected, strict=True):
@@ -112,13 +108,13 @@ def blocks(size: object) -> dict[str, Any]:
         (stages({}, 6, 9, decoder={"residual": "deep_norm", "initializer": "deep_norm"}), []),
     ],
 )
-def test_growth_that_changes_copied_layers_is_warned_of(recipe: Recipe, pieces: list[str]) -> None:
+def test_growth_that_changes_copied_layers_is_warned_of(recipe, pieces):
     found = [str(problem) for problem in warnings(recipe)]
     assert len(found) == len(pieces)
     assert all(piece in line for piece, line in zip(pieces, found, strict=True))
 
 
-def test_an_encoders_alpha_changes_with_the_decoders_depth() -> None:
+def test_an_encoders_alpha_changes_with_the_decoders_depth():
     deep = {"residual": "deep_norm"}
     old, new = (
         Recipe.model_validate({"model": {"encoder": deep, "decoder": {"depth": depth}}}).model
@@ -128,6 +124,6 @@ def test_an_encoders_alpha_changes_with_the_decoders_depth() -> None:
     assert problem.where == "model.encoder.residual"
 
 
-def test_no_recipe_that_ships_is_warned_of() -> None:
+def test_no_recipe_that_ships_is_warned_of():
     for name in list_recipes():
         assert warnings(load_recipe(name)) == [], name

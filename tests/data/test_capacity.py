@@ -1,7 +1,5 @@
 """Capacities of packed batches: what fills them up, which are chosen, what a filled batch is."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -19,7 +19,7 @@ PAIRS = [("a cat .", "eine katze ."), ("a dog , a cat .", "ein hund ."), ("dogs"
 
 
 @pytest.fixture
-def directory(make_data, tmp_path) -> Path:
+def directory(make_data, tmp_path):
     recipe = Recipe.model_validate({"text": {"bpe": "none", "lowercase": True}})
     valid = [*PAIRS[:2], ("", ""), ("A Zebra.", "“Ja.”")]
     return make_data(tmp_path, recipe, PAIRS, valid).path

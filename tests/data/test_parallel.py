@@ -110,7 +110,7 @@ def threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("prefetch")]
 
 
-def test_in_order_to_the_end_and_by_another_thread() -> None:
+def test_in_order_to_the_end_and_by_another_thread():
     makers = set()
 
     def items() -> Iterator[int]:
@@ -126,7 +126,7 @@ def test_in_order_to_the_end_and_by_another_thread() -> None:
     assert threads() == []
 
 
-def test_no_more_are_made_than_asked_for() -> None:
+def test_no_more_are_made_than_asked_for():
     made: list[int] = []
     waiting = threading.Semaphore(0)
 
@@ -146,7 +146,7 @@ def test_no_more_are_made_than_asked_for() -> None:
     assert threads() == []
 
 
-def test_an_error_is_raised_in_its_turn() -> None:
+def test_an_error_is_raised_in_its_turn():
     def items() -> Iterator[int]:
         yield 0
         yield 1
@@ -160,7 +160,7 @@ def test_an_error_is_raised_in_its_turn() -> None:
     assert threads() == []
 
 
-def test_the_time_of_waiting_is_measured() -> None:
+def test_the_time_of_waiting_is_measured():
     released = threading.Event()
 
     def items() -> Iterator[int]:
@@ -184,7 +184,7 @@ def leave(error: type[Exception] | None) -> None:
         break
 
 
-def test_the_thread_ends_however_the_loop_is_left() -> None:
+def test_the_thread_ends_however_the_loop_is_left():
     leave(None)
     assert threads() == []
     try:

@@ -5,7 +5,6 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -34,7 +33,7 @@ SAMPLING = {"alpha": 0.5, "nbest": 64}
 
 
 @pytest.fixture
-def data(make_data, tmp_path) -> Callable[..., DataDirectory]:
+def data(make_data, tmp_path):
     """Data of the same lines on both sides, with some keys of the recipe's section `text`."""
 
     def make(**text) -> DataDirectory:
@@ -54,13 +53,13 @@ def demo_data(tokenizer: dict, out: Path) -> DataDirectory:
 
 
 @pytest.fixture(scope="module")
-def pieces(tmp_path_factory) -> DataDirectory:
+def pieces(tmp_path_factory):
     tokenizer = {"type": "sentencepiece", "size": 500, "sampling": SAMPLING}
     return demo_data(tokenizer, tmp_path_factory.mktemp("pieces") / "data")
 
 
 @pytest.fixture(scope="module")
-def merged(tmp_path_factory) -> DataDirectory:
+def merged(tmp_path_factory):
     tokenizer = {"type": "sentencepiece", "size": 500, "model": "bpe", "sampling": {"alpha": 0.3}}
     return demo_data(tokenizer, tmp_path_factory.mktemp("merged") / "data")
 

@@ -1,13 +1,9 @@
 """Every value that an option for translating may have gives finite translations, one a line."""
 
-from __future__ import annotations
-
 import math
 import re
 import shutil
 from decimal import Decimal
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -40,7 +36,7 @@ GREATEST = {
 
 
 @pytest.mark.parametrize("name", GREATEST)
-def test_a_value_beyond_its_bound_is_refused_in_one_line(name: str) -> None:
+def test_a_value_beyond_its_bound_is_refused_in_one_line(name):
     most = GREATEST[name]
     assert getattr(decoding_options({name: most, "sampling": True}), name) == most
     beyond = [most + 1] if isinstance(most, int) else [math.nextafter(most, math.inf), 1e300]
@@ -55,14 +51,14 @@ def test_a_value_beyond_its_bound_is_refused_in_one_line(name: str) -> None:
 
 @pytest.mark.parametrize("alpha", [0.0, 5e-324, 0.6, 10.0])
 @pytest.mark.parametrize("length", [1, 100_000, 10**9])
-def test_penalties_are_finite_and_right(alpha: float, length: int) -> None:
+def test_penalties_are_finite_and_right(alpha, length):
     for form, base in (("length", Decimal(length)), ("gnmt", Decimal(5 + length) / 6)):
         found = length_penalty(form, alpha)(length)
         assert found == pytest.approx(float(base ** Decimal(alpha)), rel=1e-12)
         assert -1e-3 / found < 0, "the least log-probabilities still differ"
 
 
-def test_a_stored_value_beyond_a_bound_is_one_line(tiny_run: Any, tmp_path: Path) -> None:
+def test_a_stored_value_beyond_a_bound_is_one_line(tiny_run, tmp_path):
     path = tmp_path / "checkpoint_20"
     shutil.copytree(tiny_run.newer, path)
     config = path / "config.yaml"
@@ -76,7 +72,7 @@ def test_a_stored_value_beyond_a_bound_is_one_line(tiny_run: Any, tmp_path: Path
 
 
 @pytest.fixture(scope="module")
-def brief(tiny_run: Any, tiny_config: Any, tmp_path_factory: Any) -> Path:
+def brief(tiny_run, tiny_config, tmp_path_factory):
     """A checkpoint whose sentences end soon, however long they may be."""
     config = tiny_config(embeddings={"output_bias": True})
     path = tmp_path_factory.mktemp("brief") / "checkpoint_20"
@@ -118,7 +114,7 @@ SEARCHES = st.fixed_dictionaries(
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(drawn=SEARCHES)
-def test_any_options_translate_every_line(drawn: dict[str, Any], brief: Path) -> None:
+def test_any_options_translate_every_line(drawn, brief):
     if not drawn.get("sampling") and drawn.get("beam", 10) < drawn.get("n_best", 1):
         del drawn["beam"]  # refused in one line
     options = decoding_options(drawn | {"device": "cpu"})
@@ -131,7 +127,7 @@ def test_any_options_translate_every_line(drawn: dict[str, Any], brief: Path) ->
             assert one.text or not each.source or drawn.get("max_length_factor", 1) * 2 < 1
 
 
-def test_the_longest_translations_are_as_long_as_the_options_say(brief: Path) -> None:
+def test_the_longest_translations_are_as_long_as_the_options_say(brief):
     """A model that never ends by itself, between 0 and 1 times the source plus 4 or 5."""
     model = checkpoint.load(brief)
     with torch.no_grad():

@@ -1,10 +1,6 @@
 """Devices by name: a GPU has an index, and each process its own."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -17,7 +13,7 @@ from nmtdeep.devices import device_of, resolve_device
 from nmtdeep.errors import UserError
 
 
-def test_unavailable_devices_are_errors() -> None:
+def test_unavailable_devices_are_errors():
     assert resolve_device("cpu") == torch.device("cpu")
     with pytest.raises(UserError, match="unknown device tpu"):
         resolve_device("tpu")
@@ -27,7 +23,7 @@ def test_unavailable_devices_are_errors() -> None:
             resolve_device("cuda")
 
 
-def test_apple_gpus_only_translate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_apple_gpus_only_translate(monkeypatch):
     if not torch.backends.mps.is_available():
         with pytest.raises(UserError, match="no Apple GPU here"):
             resolve_device("mps", translates=True)
@@ -40,7 +36,7 @@ def test_apple_gpus_only_translate(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+def gpus(monkeypatch):
     """Two GPUs, the second being the current one; yields the indices that were made current.
 
     torch's public functions are replaced, because the machine of the tests may have no GPU.
@@ -62,9 +58,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 @pytest.mark.parametrize(
     ("name", "index"), [("auto", 1), ("cuda", 1), ("cuda:1", 1), ("cuda:0", 0)]
 )
-def test_a_gpu_has_an_index_and_becomes_the_current_one(
-    name: str, index: int, gpus: list[int]
-) -> None:
+def test_a_gpu_has_an_index_and_becomes_the_current_one(name, index, gpus):
     device = resolve_device(name)
     assert (device.type, device.index) == ("cuda", index)
     assert gpus[1:] == [index]
@@ -72,7 +66,7 @@ def test_a_gpu_has_an_index_and_becomes_the_current_one(
 
 
 @pytest.mark.parametrize("name", ["auto", "cuda"])
-def test_each_process_opens_its_own_gpu_only(name: str, gpus: list[int]) -> None:
+def test_each_process_opens_its_own_gpu_only(name, gpus):
     assert device_of(name, rank=0, processes=2) == torch.device("cuda", 0)
     assert gpus[1:] == [0]
     with pytest.raises(UserError, match="3 processes, but 2 GPUs: start one process for each"):
@@ -83,9 +77,7 @@ def test_each_process_opens_its_own_gpu_only(name: str, gpus: list[int]) -> None
         resolve_device("cuda:2")
 
 
-def test_a_worker_opens_its_gpu_and_the_command_none(
-    tiny_run: Any, gpus: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_opens_its_gpu_and_the_command_none(tiny_run, gpus, monkeypatch):
     memory = SimpleNamespace(total_memory=2**36)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: memory)
     options = DecodingOptions(processes=2, precision="bf16")

@@ -1,7 +1,5 @@
 """The types that pad a vocabulary are in no translation, however probable a model finds them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -27,7 +25,7 @@ SEARCHES: list[dict[str, Any]] = [
 
 
 @pytest.fixture(scope="module")
-def pipeline(tiny_run: Any) -> TextPipeline:
+def pipeline(tiny_run):
     """That of the tiny run with fillers: one that was at the end, one in the middle."""
     tokens = list(tiny_run.pipeline.target.vocabulary.tokens)
     tokens = [*tokens[:5], "<filler12>", *tokens[5:], "<filler0>"]
@@ -54,12 +52,7 @@ def translating(
 
 
 @pytest.mark.parametrize("settings", SEARCHES, ids=str)
-def test_fillers_are_in_no_translation(
-    settings: dict[str, Any],
-    pipeline: TextPipeline,
-    translator: Callable[..., Translator],
-    tiny_config: Callable[..., Any],
-) -> None:
+def test_fillers_are_in_no_translation(settings, pipeline, translator, tiny_config):
     options = translator(**settings).options
     words = [word for word in pipeline.target.vocabulary.tokens if word.isalpha()]
     line = f"Move.\t{words[0]}" if settings.get("prefix_column") else "Move."
@@ -68,9 +61,7 @@ def test_fillers_are_in_no_translation(
     assert found and not any("<filler" in word for each in found for word in each.subwords)
 
 
-def test_a_translation_has_the_log_probability_that_was_printed(
-    pipeline: TextPipeline, translator: Callable[..., Translator], tiny_config: Callable[..., Any]
-) -> None:
+def test_a_translation_has_the_log_probability_that_was_printed(pipeline, translator, tiny_config):
     options = translator(beam=4, n_best=4).options.model_copy(update={"input_is": "bpe"})
     ours = translating(tiny_config, pipeline, options)
     (each,) = ours.translate(["M@@ o"])

@@ -6,8 +6,6 @@ without VNNI inputs have 127 steps. Where bf16 is emulated, a number also depend
 the product that it comes from.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -107,9 +105,7 @@ def assert_close(one: Tensor, other: Read, share: float) -> None:
 
 @pytest.mark.parametrize("name", ["bf16", "int8"])
 @pytest.mark.parametrize("choice", list(VARIANTS)[:12])  # all sublayers, positions, norms
-def test_log_probabilities_of_a_search_equal_those_of_the_model(
-    choice: str, name: str, tiny_model: Make
-) -> None:
+def test_log_probabilities_of_a_search_equal_those_of_the_model(choice, name, tiny_model):
     numbers = NUMBERS[name]
     exact = tiny_model(seed=1, dtype=torch.float32, **VARIANTS[choice])
     model = in_numbers(deepcopy(exact), numbers)
@@ -128,9 +124,7 @@ GREEDY, SAMPLING = (
 
 
 @pytest.mark.parametrize("number", range(len(HARD)), ids=lambda number: label(HARD[number]))
-def test_log_probabilities_of_an_ensemble_equal_those_of_its_models(
-    number: int, tiny_model: Make
-) -> None:
+def test_log_probabilities_of_an_ensemble_equal_those_of_its_models(number, tiny_model):
     """Each kind of numbers in turn, so that each sublayer has all of them."""
     numbers = NUMBERS[("fp32", "bf16", "fp16")[number % 3]]
     models = [

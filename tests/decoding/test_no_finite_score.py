@@ -1,11 +1,8 @@
 """A line whose log-probability is not finite is an error that names it; no line is left out."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,7 +30,7 @@ SEARCHES: list[dict[str, Any]] = [
 
 
 @pytest.fixture(scope="module")
-def overflowing(tiny_run: Any, tiny_config: Any, tmp_path_factory: Any) -> tuple[Path, list[str]]:
+def overflowing(tiny_run, tiny_config, tmp_path_factory):
     """A checkpoint whose embedding of one source word overflows, and lines: the third has it."""
     source = tiny_run.pipeline.source
     others = source.encode("Move.", "raw")
@@ -46,9 +43,7 @@ def overflowing(tiny_run: Any, tiny_config: Any, tmp_path_factory: Any) -> tuple
 
 
 @pytest.mark.parametrize("settings", SEARCHES, ids=str)
-def test_the_line_and_the_model_are_named(
-    settings: dict[str, Any], overflowing: tuple[Path, list[str]], translator: Make
-) -> None:
+def test_the_line_and_the_model_are_named(settings, overflowing, translator):
     path, lines = overflowing
     if settings.get("prefix_column"):
         lines = [f"{line}\tMo" for line in lines]
@@ -60,15 +55,13 @@ def test_the_line_and_the_model_are_named(
         assert all(math.isfinite(one.log_prob) for one in each.candidates)
 
 
-def test_an_ensemble_names_its_models(
-    overflowing: tuple[Path, list[str]], translator: Make, tiny_run: Any
-) -> None:
+def test_an_ensemble_names_its_models(overflowing, translator, tiny_run):
     path, lines = overflowing
     with pytest.raises(CheckpointError, match=rf"{tiny_run.newer} \+ {path}: computes no finite"):
         list(translator(tiny_run.newer, path).translate(lines))
 
 
-def test_given_translations_too(overflowing: tuple[Path, list[str]], translator: Make) -> None:
+def test_given_translations_too(overflowing, translator):
     path, lines = overflowing
     with pytest.raises(CheckpointError, match=SAID):
         log_probabilities(translator(path), lines, ["x"] * len(lines))
@@ -76,11 +69,8 @@ def test_given_translations_too(overflowing: tuple[Path, list[str]], translator:
 
 @pytest.mark.parametrize("form", ["text", "json", "tsv", "fairseq"])
 def test_what_was_written_before_is_whole_and_can_be_resumed(
-    form: str,
-    overflowing: tuple[Path, list[str]],
-    translator: Make,
-    tmp_path: Path,
-) -> None:
+    form, overflowing, translator, tmp_path
+):
     path, lines = overflowing
     source, out = tmp_path / "in", tmp_path / "out"
     source.write_text("".join(f"{line}\n" for line in lines))
@@ -91,7 +81,7 @@ def test_what_was_written_before_is_whole_and_can_be_resumed(
     assert (point.lines, point.first) == (2, 0)
 
 
-def test_candidates_without_a_finite_score_are_left_out(translator: Make) -> None:
+def test_candidates_without_a_finite_score_are_left_out(translator):
     model = translator(beam=3, n_best=3)
     search = model.searcher
 

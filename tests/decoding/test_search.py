@@ -1,7 +1,5 @@
 """Search on toy tables against enumeration, a greedy loop and a slow beam."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Any
@@ -63,7 +61,7 @@ def rows(seed: int, types: int = TYPES) -> Row:
 
 @pytest.mark.parametrize("form", PENALTIES)
 @pytest.mark.parametrize("seed", range(4))
-def test_a_wide_beam_equals_enumeration(form: str, seed: int) -> None:
+def test_a_wide_beam_equals_enumeration(form, seed):
     limits = [4, 1, 3, 2]
     results, _ = search(rows(seed), limits, 64, penalty=length_penalty(form, 0.8))
     for sentence, (hypotheses, limit) in enumerate(zip(results, limits, strict=True)):
@@ -88,7 +86,7 @@ def test_a_wide_beam_equals_enumeration(form: str, seed: int) -> None:
     [*((9, seed) for seed in range(6)), (640, 3), (701, 3)],
 )
 @pytest.mark.parametrize("row", [random_row, coarse_row])
-def test_beam_equals_the_slow_beam_in_ties_too(row: Row, types: int, seed: int, size: int) -> None:
+def test_beam_equals_the_slow_beam_in_ties_too(row, types, seed, size):
     limits = [6, 3, 8, 1, 2] if types < 10 else [5, 3, 1]
     table = partial(row, seed, types)
     results, _ = search(table, limits, size)
@@ -101,7 +99,7 @@ def test_beam_equals_the_slow_beam_in_ties_too(row: Row, types: int, seed: int, 
 
 
 @pytest.mark.parametrize("size", [2, 5])
-def test_stop_bound_goes_on_while_the_best_unfinished_one_is_better(size: int) -> None:
+def test_stop_bound_goes_on_while_the_best_unfinished_one_is_better(size):
     alpha, longer = 1.5, 0
     for seed in range(20):
         table, limits = rows(seed, 9), [6, 9, 12]
@@ -118,7 +116,7 @@ def test_stop_bound_goes_on_while_the_best_unfinished_one_is_better(size: int) -
     assert longer > 5
 
 
-def test_finished_sentences_leave_the_batch_and_change_nothing() -> None:
+def test_finished_sentences_leave_the_batch_and_change_nothing():
     size, limits = 3, [2, 12, 1, 7, 4]
     together, table = search(rows(11), limits, size)
     calls = []
@@ -136,7 +134,7 @@ def test_finished_sentences_leave_the_batch_and_change_nothing() -> None:
 
 @pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize("spare", [0.3, 0.9])
-def test_sentences_that_stay_when_they_are_done_change_nothing(spare: float, size: int) -> None:
+def test_sentences_that_stay_when_they_are_done_change_nothing(spare, size):
     limits = [2, 12, 1, 7, 4, 3, 9, 5]
     for seed in range(8):
         expected, table = search(rows(seed), limits, size)
@@ -150,7 +148,7 @@ def test_sentences_that_stay_when_they_are_done_change_nothing(spare: float, siz
 @pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize("behind", [1, 2])
 @pytest.mark.parametrize("spare", [0.0, 0.3])
-def test_a_host_that_reads_late_finds_the_same(spare: float, behind: int, size: int) -> None:
+def test_a_host_that_reads_late_finds_the_same(spare, behind, size):
     limits, later = [2, 12, 1, 7, 4, 3, 9, 5], 0
     for seed in range(8):
         expected, table = search(rows(seed), limits, size, spare=spare)
@@ -166,7 +164,7 @@ def test_a_host_that_reads_late_finds_the_same(spare: float, behind: int, size: 
 
 @pytest.mark.parametrize("form", PENALTIES)
 @pytest.mark.parametrize("wanted", [1, 2])
-def test_a_search_for_fewer_ends_earlier_with_the_same(form: str, wanted: int) -> None:
+def test_a_search_for_fewer_ends_earlier_with_the_same(form, wanted):
     size, limits, steps = 4, [9, 14, 1, 6, 9, 12], {}
     for seed in range(10):
         settings = {"penalty": length_penalty(form, 0.3)}
@@ -187,7 +185,7 @@ LIMITS = [4, 2, 5, 4, 5]
 
 @pytest.mark.parametrize("form", PENALTIES)
 @pytest.mark.parametrize("seed", range(3))
-def test_a_wide_beam_with_a_prefix_equals_enumeration(form: str, seed: int) -> None:
+def test_a_wide_beam_with_a_prefix_equals_enumeration(form, seed):
     how = {"penalty": length_penalty(form, 0.8), "prefix": PADDED}
     results, _ = search(rows(seed), LIMITS, 128, **how)
     for sentence, (hypotheses, limit) in enumerate(zip(results, LIMITS, strict=True)):
@@ -207,9 +205,7 @@ def test_a_wide_beam_with_a_prefix_equals_enumeration(form: str, seed: int) -> N
 
 @pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize(("types", "seed"), [(9, 1), (9, 2), (640, 3)])
-def test_a_beam_with_a_prefix_equals_the_slow_beam_behind_it(
-    types: int, seed: int, size: int
-) -> None:
+def test_a_beam_with_a_prefix_equals_the_slow_beam_behind_it(types, seed, size):
     limits = [limit + 3 for limit in LIMITS]
     table = rows(seed, types)
 
@@ -258,7 +254,7 @@ def draw(row: Row, limits: list[int], prefix: Tensor | None = None, **how: Any) 
     ],
     ids=str,
 )
-def test_draws_follow_the_distribution(how: dict[str, float], shares: list[float]) -> None:
+def test_draws_follow_the_distribution(how, shares):
     count = 3000
     results = draw(constant, [2] * count, **how)
     assert {len(item.tokens) for item in results} == {2}
@@ -267,7 +263,7 @@ def test_draws_follow_the_distribution(how: dict[str, float], shares: list[float
         assert abs(seen - share * count) <= 5 * math.sqrt(share * (1 - share) * count)
 
 
-def test_lengths_follow_the_distribution() -> None:
+def test_lengths_follow_the_distribution():
     count = 3000
     results = draw(constant, [4] * count)
     # After the first word the end has 2/9 each time, up to the limit.
@@ -276,7 +272,7 @@ def test_lengths_follow_the_distribution() -> None:
         assert abs(seen - share * count) <= 5 * math.sqrt(share * (1 - share) * count)
 
 
-def test_a_draw_reports_the_models_own_log_probabilities() -> None:
+def test_a_draw_reports_the_models_own_log_probabilities():
     for item in draw(constant, [5] * 20, temperature=3.0, top_k=3):
         assert item.each == pytest.approx([math.log(SHARES[token]) for token in item.tokens])
         assert item.log_prob == pytest.approx(sum(item.each)) == item.score
@@ -285,7 +281,7 @@ def test_a_draw_reports_the_models_own_log_probabilities() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_without_temperature_a_draw_is_greedy(seed: int) -> None:
+def test_without_temperature_a_draw_is_greedy(seed):
     limits = [9, 1, 5, 12, 2]
     results = draw(rows(seed), limits, temperature=1e-4)
     for sentence, (item, limit) in enumerate(zip(results, limits, strict=True)):
@@ -293,7 +289,7 @@ def test_without_temperature_a_draw_is_greedy(seed: int) -> None:
         assert item.tokens == tokens
 
 
-def test_draws_with_a_prefix_follow_the_distribution_behind_it() -> None:
+def test_draws_with_a_prefix_follow_the_distribution_behind_it():
     count = 3000
     prefix = torch.tensor([[3, 2], [4, FREE]]).repeat(count // 2, 1)
     results = draw(constant, [3] * count, prefix=prefix)
@@ -306,7 +302,7 @@ def test_draws_with_a_prefix_follow_the_distribution_behind_it() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_without_temperature_a_draw_with_a_prefix_is_greedy(seed: int) -> None:
+def test_without_temperature_a_draw_with_a_prefix_is_greedy(seed):
     greedy, _ = search(rows(seed), LIMITS, 1, prefix=PADDED)
     drawn = draw(rows(seed), LIMITS, temperature=1e-4, prefix=PADDED)
     assert [item.tokens for item in drawn] == [item.tokens for (item,) in greedy]

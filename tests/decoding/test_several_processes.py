@@ -1,7 +1,5 @@
 """Several processes write the bytes of one, also after errors and interruptions."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time
@@ -30,19 +28,19 @@ LAUNCHED = {**RANK_1, "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
 
 
 @pytest.fixture(scope="module")
-def lines(tiny_run: Any) -> list[str]:
+def lines(tiny_run):
     """Of three chunks, the second of which is blank."""
     return [*tiny_run.sources[:3], "", "", "", *tiny_run.sources[3:6]]
 
 
 @pytest.fixture(scope="module")
-def run(tiny_run: Any, tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(tiny_run, tmp_path_factory):
     """A command in a folder of its own."""
     return Commands(tmp_path_factory.mktemp("run"), tmp_path_factory.mktemp("logs"))
 
 
 @pytest.fixture(scope="module")
-def source(lines: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def source(lines, tmp_path_factory):
     """A file of three real chunks, of which few lines are not blank."""
     path = tmp_path_factory.mktemp("source") / "in"
     chunks = (lines[0:2], lines[2:3], lines[6:9])
@@ -52,7 +50,7 @@ def source(lines: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def whole(run: Run, tiny_run: Any, source: Path) -> bytes:
+def whole(run, tiny_run, source):
     """What one process writes, uninterrupted."""
     out = source.with_name("whole")
     words = ("translate", "-q", "-m", tiny_run.newer, "-i", source, "-o", out)
@@ -69,13 +67,8 @@ def whole(run: Run, tiny_run: Any, source: Path) -> bytes:
     ],
 )
 def test_every_format_is_that_of_one_process(
-    translator: Make,
-    tiny_run: Any,
-    lines: list[str],
-    tmp_path: Path,
-    models: list[str],
-    options: dict[str, Any],
-) -> None:
+    translator, tiny_run, lines, tmp_path, models, options
+):
     text = "".join(f"{line}\n" for line in [*lines[:8], f"{lines[8]}\tein"])
     (tmp_path / "in").write_text(text, "utf-8")
     written: list[list[str]] = []
@@ -95,9 +88,7 @@ def test_every_format_is_that_of_one_process(
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_what_comes_before_a_wrong_line_is_written(
-    translator: Make, lines: list[str], tmp_path: Path, processes: int
-) -> None:
+def test_what_comes_before_a_wrong_line_is_written(translator, lines, tmp_path, processes):
     wrong = [*lines[:7], "over-long " * 90, lines[8]]
     (tmp_path / "in").write_text("".join(f"{line}\n" for line in wrong), "utf-8")
     written: list[str] = []
@@ -112,7 +103,7 @@ def test_what_comes_before_a_wrong_line_is_written(
     assert "".join(written).count("\n") == 6
 
 
-def test_log_probabilities_are_those_of_one_process(translator: Make, tiny_run: Any) -> None:
+def test_log_probabilities_are_those_of_one_process(translator, tiny_run):
     sources, targets = tiny_run.sources, tiny_run.sources[::-1]
     alone = log_probabilities(translator(max_tokens=60), sources, targets)
     with translator(max_tokens=60, processes=2) as several:
@@ -121,7 +112,7 @@ def test_log_probabilities_are_those_of_one_process(translator: Make, tiny_run: 
 
 
 @pytest.mark.slow
-def test_stdin_and_scores(run: Run, tiny_run: Any, source: Path, lines: list[str]) -> None:
+def test_stdin_and_scores(run, tiny_run, source, lines):
     """A pipe, whose chunks are answered as they come, and both uses of `score`."""
     text, model = "".join(f"{line}\n" for line in lines), ("-m", tiny_run.newer, "--device", "cpu")
     path = source.with_name("short")
@@ -137,9 +128,7 @@ def test_stdin_and_scores(run: Run, tiny_run: Any, source: Path, lines: list[str
 
 
 @pytest.mark.slow
-def test_killed_at_three_points_and_resumed(
-    run: Run, tiny_run: Any, source: Path, whole: bytes, tmp_path: Path
-) -> None:
+def test_killed_at_three_points_and_resumed(run, tiny_run, source, whole, tmp_path):
     """Killed before the first chunk is written, before the second, and before the last."""
     for line in (1, BUFFER + 1, 3 * BUFFER):
         out = tmp_path / f"{line}"
@@ -172,9 +161,7 @@ def at(process: Path) -> Path | None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("what", "code"), [("term", 143), ("int", 130)])
-def test_a_signal_ends_the_workers(
-    run: Run, tiny_run: Any, source: Path, tmp_path: Path, what: str, code: int
-) -> None:
+def test_a_signal_ends_the_workers(run, tiny_run, source, tmp_path, what, code):
     words = ("translate", "-q", "-m", tiny_run.newer, "-i", source, "-o", tmp_path / "out", *TWO)
     interrupt = Interrupt("nmtdeep.decoding.streams:render", BUFFER + 1, what)
     stopped = run(*words, "--device", "cpu", interrupt=interrupt)
@@ -182,7 +169,7 @@ def test_a_signal_ends_the_workers(
     wait_for_the_end_of_all_in(run.folder)  # type: ignore[attr-defined]
 
 
-def test_torchrun_is_as_many_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torchrun_is_as_many_processes(monkeypatch):
     free = DecodingOptions()
     assert of_launcher(free) == free
     for name, value in LAUNCHED.items():
@@ -201,9 +188,7 @@ def test_torchrun_is_as_many_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_torchrun_writes_the_same(
-    run: Run, tiny_run: Any, source: Path, whole: bytes, tmp_path: Path
-) -> None:
+def test_torchrun_writes_the_same(run, tiny_run, source, whole, tmp_path):
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     words = ["-m", "nmtdeep", "translate", "-m", tiny_run.newer, "-i", source]
     command = [*torchrun, "--nproc-per-node=2", *words, "-o", tmp_path / "out", "--device", "cpu"]

@@ -1,12 +1,9 @@
 """From raw lines to raw lines with a tiny run: order, batching, ensembles, blank and long lines."""
 
-from __future__ import annotations
-
 import math
 import multiprocessing
 import re
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -43,9 +40,7 @@ def alike(one: Translation, other: Translation) -> bool:
 
 
 @pytest.mark.parametrize("settings", [{}, {"n_best": 3}, {"sampling": True, "n_best": 2}])
-def test_every_line_is_translated_in_order_and_blank_lines_stay_blank(
-    settings: dict[str, Any], translator: Make
-) -> None:
+def test_every_line_is_translated_in_order_and_blank_lines_stay_blank(settings, translator):
     translations = list(translator(**settings).translate(LINES))
     assert [translation.source for translation in translations] == LINES
     for line, translation in zip(LINES, translations, strict=True):
@@ -56,7 +51,7 @@ def test_every_line_is_translated_in_order_and_blank_lines_stay_blank(
 
 
 @pytest.mark.parametrize("settings", [{"max_tokens": 1}, {"max_tokens": 90}, {"beam": 1}])
-def test_batching_changes_nothing(settings: dict, translator: Make, tiny_run: Any) -> None:
+def test_batching_changes_nothing(settings, translator, tiny_run):
     lines = [*LINES, *tiny_run.sources]
     together = list(translator(n_best=1, **{**settings, "max_tokens": 4096}).translate(lines))
     apart = list(translator(n_best=1, **settings).translate(lines))
@@ -69,9 +64,7 @@ def test_batching_changes_nothing(settings: dict, translator: Make, tiny_run: An
     assert len(texts) > 3  # they depend on the source
 
 
-def test_a_length_limit_in_the_options_overrides_the_recipe(
-    translator: Make, tiny_run: Any
-) -> None:
+def test_a_length_limit_in_the_options_overrides_the_recipe(translator, tiny_run):
     model = translator(max_length_factor=0.5, max_length_constant=2, beam=1)
     lengths = []
     for translation in model.translate(tiny_run.sources):
@@ -81,7 +74,7 @@ def test_a_length_limit_in_the_options_overrides_the_recipe(
     assert any(length == limit for length, limit in lengths)
 
 
-def test_a_score_is_the_sum_divided_by_the_penalty(translator: Make, tiny_run: Any) -> None:
+def test_a_score_is_the_sum_divided_by_the_penalty(translator, tiny_run):
     settings = {"lenpen": 0.7, "n_best": 3}
     for translation in translator(lenpen_form="length", **settings).translate(tiny_run.sources):
         for candidate in translation.candidates:
@@ -92,7 +85,7 @@ def test_a_score_is_the_sum_divided_by_the_penalty(translator: Make, tiny_run: A
         assert all(candidate.score == candidate.log_prob for candidate in translation.candidates)
 
 
-def test_an_ensemble_needs_one_vocabulary(tiny_run: Any) -> None:
+def test_an_ensemble_needs_one_vocabulary(tiny_run):
     older, newer = load(tiny_run.older), load(tiny_run.newer)
     side = newer.pipeline.source
     tokens = (*side.vocabulary.tokens[:-1], "another")
@@ -123,9 +116,7 @@ COLUMNS = [f"{source}\t{prefix}" for source, prefix in PREFIXED]
     [{"beam": 1}, {"n_best": 3}, {"sampling": True, "n_best": 2}, {"processes": 2}],
     ids=str,
 )
-def test_every_candidate_starts_with_its_prefix_whose_score_counts(
-    settings: dict[str, Any], translator: Make, tiny_run: Any
-) -> None:
+def test_every_candidate_starts_with_its_prefix_whose_score_counts(settings, translator, tiny_run):
     with translator(prefix_column=True, **settings) as model:
         translations = list(model.translate([*COLUMNS, "Send."]))
     assert [each.source for each in translations] == [*(source for source, _ in PREFIXED), "Send."]
@@ -142,13 +133,13 @@ def test_every_candidate_starts_with_its_prefix_whose_score_counts(
     assert not translations[1].text
 
 
-def test_without_a_prefix_nothing_changes(translator: Make) -> None:
+def test_without_a_prefix_nothing_changes(translator):
     free = list(translator(n_best=2).translate(LINES))
     column = list(translator(n_best=2, prefix_column=True).translate(LINES))
     assert column == free
 
 
-def test_a_greedy_translation_is_that_behind_its_own_beginning(translator: Make) -> None:
+def test_a_greedy_translation_is_that_behind_its_own_beginning(translator):
     for each in translator(beam=1).translate([LINES[0], LINES[6]]):
         (best,) = each.candidates
         lines = [f"{' '.join(each.subwords)}\t{' '.join(best.subwords[:n])}" for n in range(4)]
@@ -157,13 +148,13 @@ def test_a_greedy_translation_is_that_behind_its_own_beginning(translator: Make)
             assert again.candidates[0].each == pytest.approx(best.each, abs=1e-5)
 
 
-def test_the_end_follows_a_prefix_as_long_as_a_translation_may_be(translator: Make) -> None:
+def test_the_end_follows_a_prefix_as_long_as_a_translation_may_be(translator):
     model = translator(prefix_column=True, max_length_factor=0.0, max_length_constant=2)
     (translation,) = model.translate(["Send.\tthe data of the port and the address of the port"])
     assert translation.text == "the data of the port and the address of the port"
 
 
-def test_the_first_piece_of_a_long_line_has_the_prefix(translator: Make) -> None:
+def test_the_first_piece_of_a_long_line_has_the_prefix(translator):
     model = translator(prefix_column=True, max_source_tokens=20, beam=1)
     ((source, *_), (free, *_)) = (
         list(model.translate([line])) for line in (f"{LINES[6]}\tthe data", LINES[6])
@@ -180,9 +171,7 @@ def test_the_first_piece_of_a_long_line_has_the_prefix(translator: Make) -> None
         ("Send.\tthe 日", "input line 2: the prefix has '日', which the model does not know"),
     ],
 )
-def test_a_wrong_prefix_is_an_error_that_names_its_line(
-    line: str, problem: str, translator: Make
-) -> None:
+def test_a_wrong_prefix_is_an_error_that_names_its_line(line, problem, translator):
     with pytest.raises(UserError, match=re.escape(problem)):
         list(translator(prefix_column=True).translate(["Send.\tthe data", line]))
 
@@ -190,7 +179,7 @@ def test_a_wrong_prefix_is_an_error_that_names_its_line(
 # Long lines
 
 
-def test_a_long_line_is_translated_in_pieces(translator: Make, tiny_run: Any) -> None:
+def test_a_long_line_is_translated_in_pieces(translator, tiny_run):
     whole = tiny_run.pipeline.source.split(LINES[6])
     limit = len(whole) // 2 - 1  # so that it takes three
     model = translator(max_source_tokens=limit, n_best=2)
@@ -208,7 +197,7 @@ def test_a_long_line_is_translated_in_pieces(translator: Make, tiny_run: Any) ->
     assert model.cut_lines == 1
 
 
-def test_a_truncated_line_is_translated_as_its_beginning(translator: Make, tiny_run: Any) -> None:
+def test_a_truncated_line_is_translated_as_its_beginning(translator, tiny_run):
     whole = tiny_run.pipeline.source.split(LINES[6])
     model = translator(max_source_tokens=5, long_lines="truncate")
     (translation,) = model.translate([LINES[6]])
@@ -217,7 +206,7 @@ def test_a_truncated_line_is_translated_as_its_beginning(translator: Make, tiny_
     assert model.cut_lines == 1
 
 
-def test_a_long_line_can_be_an_error_that_names_it(translator: Make, tiny_run: Any) -> None:
+def test_a_long_line_can_be_an_error_that_names_it(translator, tiny_run):
     count = len(tiny_run.pipeline.source.split(LINES[6]))
     model = translator(max_source_tokens=count, long_lines="error")
     assert len(list(model.translate(LINES))) == len(LINES)
@@ -230,7 +219,7 @@ def test_a_long_line_can_be_an_error_that_names_it(translator: Make, tiny_run: A
 # Draws
 
 
-def test_draws_depend_on_the_seed_alone(translator: Make, tiny_run: Any) -> None:
+def test_draws_depend_on_the_seed_alone(translator, tiny_run):
     def texts(seed: int) -> list[list[str]]:
         model = translator(sampling=True, seed=seed, n_best=2)
         return [
@@ -245,7 +234,7 @@ def test_draws_depend_on_the_seed_alone(translator: Make, tiny_run: Any) -> None
 # Options
 
 
-def test_options_default_to_those_of_the_recipe(tiny_run: Any) -> None:
+def test_options_default_to_those_of_the_recipe(tiny_run):
     options = RECIPE_DEFAULTS.with_recipe(load(tiny_run.newer).recipe)
     recipe = tiny_run.recipe.decoding
     for name, value in recipe.model_dump().items():
@@ -255,9 +244,7 @@ def test_options_default_to_those_of_the_recipe(tiny_run: Any) -> None:
 
 
 @pytest.mark.parametrize("weights", [{"precision": "bf16"}, {"quantize": "int8"}], ids=str)
-def test_bf16_and_int8_score_nearly_the_same(
-    weights: dict[str, str], translator: Make, tiny_run: Any
-) -> None:
+def test_bf16_and_int8_score_nearly_the_same(weights, translator, tiny_run):
     exact, rough = translator(), translator(**weights)
     texts = [translation.text for translation in exact.translate(tiny_run.sources)]
     assert len(list(rough.translate(tiny_run.sources))) == len(texts)
@@ -268,7 +255,7 @@ def test_bf16_and_int8_score_nearly_the_same(
     assert means[0] != means[1]
 
 
-def test_int8_and_another_precision_exclude_each_other(translator: Make) -> None:
+def test_int8_and_another_precision_exclude_each_other(translator):
     with pytest.raises(UserError, match="--quantize: int8 excludes bf16: leave out --precision"):
         translator(precision="bf16", quantize="int8")
 
@@ -276,7 +263,7 @@ def test_int8_and_another_precision_exclude_each_other(translator: Make) -> None
 # Several processes
 
 
-def test_a_killed_process_is_an_error(translator: Make) -> None:
+def test_a_killed_process_is_an_error(translator):
     with translator(processes=2) as several:
         assert len(several.translate_chunk(LINES)) == len(LINES)
         for child in multiprocessing.active_children():
@@ -285,7 +272,7 @@ def test_a_killed_process_is_an_error(translator: Make) -> None:
             several.translate_chunk(LINES)
 
 
-def test_draws_of_a_batch_do_not_depend_on_other_batches(translator: Make, tiny_run: Any) -> None:
+def test_draws_of_a_batch_do_not_depend_on_other_batches(translator, tiny_run):
     searcher = translator(sampling=True, n_best=2).searcher
     ids = [np.array([tiny_run.pipeline.source.encode(line)]) for line in tiny_run.sources[:3]]
     batches = [SourceBatch(source, number) for number, source in enumerate([*ids, ids[0]])]

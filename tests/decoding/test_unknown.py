@@ -1,8 +1,5 @@
 """`<unk>` is in a translation only if asked for; its probability is scored as any other."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,10 +7,8 @@ import pytest
 import torch
 
 from nmtdeep.config.decoding import DecodingOptions
-from nmtdeep.config.model import Model
 from nmtdeep.decoding.log_probs import log_probabilities
 from nmtdeep.decoding.searcher import Searcher, SourceBatch
-from nmtdeep.decoding.translator import Translator
 from nmtdeep.model.build import build
 from nmtdeep.text.vocabulary import UNK
 
@@ -23,7 +18,7 @@ SEARCHES = [{"beam": 1}, {"beam": 4, "n_best": 4}, {"sampling": True, "n_best": 
 
 
 @pytest.mark.parametrize("settings", SEARCHES)
-def test_unk_appears_only_if_allowed(tiny_config: Callable[..., Model], settings: Any) -> None:
+def test_unk_appears_only_if_allowed(tiny_config, settings):
     models = []
     for seed in range(6):
         torch.manual_seed(seed)
@@ -40,9 +35,7 @@ def test_unk_appears_only_if_allowed(tiny_config: Callable[..., Model], settings
     assert UNK in tokens(allow_unk=True)
 
 
-def test_a_given_translation_is_scored_with_its_unknown_words(
-    translator: Callable[..., Translator],
-) -> None:
+def test_a_given_translation_is_scored_with_its_unknown_words(translator):
     allowed, forbidden = translator(allow_unk=True), translator()
     scores = [log_probabilities(each, ["Move."], ["猫"]) for each in (allowed, forbidden)]
     assert UNK in allowed.pipeline.target.encode("猫")

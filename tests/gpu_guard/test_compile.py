@@ -1,8 +1,5 @@
 """Layers compile whole, into few graphs that hold for batches of all shapes."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 from unittest import mock
@@ -60,9 +57,7 @@ def graphs(model: Model, *, packed: bool) -> int:
 
 
 @pytest.mark.parametrize(("combination", "expected"), [("residual", 2), ("dlcl", 3)])
-def test_layers_of_a_stack_share_a_graph(
-    tiny_config: Callable[..., Model], combination: str, expected: int
-) -> None:
+def test_layers_of_a_stack_share_a_graph(tiny_config, combination, expected):
     """And so do all norms of layer combinations."""
     model = tiny_config(width=64, depth=6, combinations=(combination, combination))
     assert graphs(model, packed=True) == expected
@@ -70,7 +65,7 @@ def test_layers_of_a_stack_share_a_graph(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(VARIANTS)[::6])  # all take minutes
-def test_layers_of_variants_compile_whole(tiny_config: Callable[..., Model], name: str) -> None:
+def test_layers_of_variants_compile_whole(tiny_config, name):
     choice = VARIANTS[name]
     # Each sublayer that a combination connects has a graph of its own, and norms have one.
     limit = 8 if any(map(connects_sublayers, choice["combinations"])) else 5

@@ -1,7 +1,5 @@
 """Models in which every two variants of different slots meet at least once."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import combinations, product
 from typing import Any

@@ -1,10 +1,8 @@
 """Every initializer on a model with all types of sublayers: measured values == the formula."""
 
-from __future__ import annotations
-
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -64,7 +62,7 @@ class Block(NamedTuple):
 
 
 @pytest.fixture
-def made(tiny_config: Callable) -> Callable[..., tuple[Transformer, Any]]:
+def made(tiny_config):
     def make(initializer: object, residual: str = "post_norm") -> tuple[Transformer, Any]:
         described = tiny_config(
             width=D,
@@ -176,13 +174,8 @@ CASES = {
     ("initializer", "residual", "variance", "law", "tables"), CASES.values(), ids=CASES
 )
 def test_matrices_and_tables_have_the_variance_of_the_formula(
-    made: Callable,
-    initializer: object,
-    residual: str,
-    variance: Callable[[Block], float],
-    law: str,
-    tables: tuple[float, str],
-) -> None:
+    made, initializer, residual, variance, law, tables
+):
     model, described = made(initializer, residual)
     initialize(model, described, seed=1)
     for block in blocks(model):
@@ -192,7 +185,7 @@ def test_matrices_and_tables_have_the_variance_of_the_formula(
         assert not table[0].any(), "the padding row stays zero"
 
 
-def test_each_stack_can_have_an_initializer_of_its_own(made: Callable) -> None:
+def test_each_stack_can_have_an_initializer_of_its_own(made):
     model, described = made({"type": "glorot", "embeddings": "glorot"})
     for side, chosen in {
         "encoder": {"type": "depth_scaled", "exponent": 0.25},
@@ -208,7 +201,7 @@ def test_each_stack_can_have_an_initializer_of_its_own(made: Callable) -> None:
 
 
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
-def test_a_stacks_initializer_changes_that_stack_alone(made: Callable, side: str) -> None:
+def test_a_stacks_initializer_changes_that_stack_alone(made, side):
     model, described = made("glorot")
     initialize(model, described, seed=1)
     before = {name: value.detach().clone() for name, value in model.named_parameters()}
@@ -225,7 +218,7 @@ def with_initializer(described: Model, side: str, chosen: object) -> Model:
     return Model.model_validate(values)
 
 
-def test_other_parameters_are_constants(made: Callable) -> None:
+def test_other_parameters_are_constants(made):
     model, described = made("glorot")
     initialize(model, described, seed=1)
     check(model.source_embedding.bias, 1 / D, "uniform")
@@ -237,7 +230,7 @@ def test_other_parameters_are_constants(made: Callable) -> None:
         assert parameter.isfinite().all(), name
 
 
-def test_a_parameter_that_no_rule_covers_is_named(made: Callable) -> None:
+def test_a_parameter_that_no_rule_covers_is_named(made):
     model, described = made("glorot")
     model.decoder.layers[1].stray = nn.Parameter(torch.zeros(3))
     model.bridge.mixture = nn.Parameter(torch.zeros(3))
@@ -246,7 +239,7 @@ def test_a_parameter_that_no_rule_covers_is_named(made: Callable) -> None:
         initialize(model, described, seed=1)
 
 
-def test_the_seed_alone_determines_the_values(made: Callable) -> None:
+def test_the_seed_alone_determines_the_values(made):
     model, described = made("glorot")
 
     def drawn(seed: int) -> dict[str, Tensor]:
@@ -268,7 +261,7 @@ def test_the_seed_alone_determines_the_values(made: Callable) -> None:
     assert after == structure
 
 
-def test_layers_are_not_copies_of_each_other(made: Callable) -> None:
+def test_layers_are_not_copies_of_each_other(made):
     model, described = made("glorot")
     initialize(model, described, seed=1)
     for stack in (model.encoder, model.decoder):
@@ -281,7 +274,7 @@ SOURCE = torch.randint(3, TYPES, (6, 9), generator=torch.Generator().manual_seed
 TARGET = torch.randint(3, TYPES, (6, 7), generator=torch.Generator().manual_seed(1))
 
 
-def test_admins_omegas_are_the_roots_of_summed_variances(tiny_config: Callable) -> None:
+def test_admins_omegas_are_the_roots_of_summed_variances(tiny_config):
     described = tiny_config(
         width=D, feed_forward=F, encoder="admin", decoder="admin", initializer="admin", dropout=0.3
     )

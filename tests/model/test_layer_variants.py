@@ -1,7 +1,5 @@
 """Layers of the ODE Transformer and with a bottom-to-top connection, by their formulas."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import factorial
 from typing import Any
@@ -44,7 +42,7 @@ def linear(order: Any, factor: float) -> RungeKutta:
 
 
 @pytest.mark.parametrize("order", [2, 4])
-def test_a_linear_equation_has_the_first_terms_of_e(order: int) -> None:
+def test_a_linear_equation_has_the_first_terms_of_e(order):
     """One step of order p for y' = a y multiplies y by sum_{n <= p} a^n / n!."""
     for factor in (0.0, 0.1, -1.5):
         expected = sum(factor**n / factorial(n) for n in range(order + 1))
@@ -81,9 +79,7 @@ def fourth(y: Tensor, f: Function, layer: RungeKutta) -> Tensor:
     ("expected", "settings"),
     [(gated, {"weights": "gate"}), (learned, {"weights": "learned"}), (fourth, {"order": 4})],
 )
-def test_a_layer_equals_the_steps_written_out(
-    expected: Callable[..., Tensor], settings: dict[str, Any], function: str, tiny_model: Make
-) -> None:
+def test_a_layer_equals_the_steps_written_out(expected, settings, function, tiny_model):
     form = {"type": "runge_kutta", "function": function, **settings}
     layer = tiny_model(seed=1, encoder=form).encoder.layers[0]
 
@@ -96,15 +92,13 @@ def test_a_layer_equals_the_steps_written_out(
     assert_close(layer(X, Context()), expected(X, value, layer), **EXACT)
 
 
-def test_a_gate_weighs_two_values() -> None:
+def test_a_gate_weighs_two_values():
     form = {"type": "runge_kutta", "order": 4, "weights": "gate"}
     with pytest.raises(ConfigError, match="a gate weighs two values, and order: 4 has 4"):
         from_mapping({"model": {"encoder": {"residual": form}}})
 
 
-def test_gates_are_drawn_and_learned_weights_start_at_one(
-    tiny_model: Make, tiny_config: Callable
-) -> None:
+def test_gates_are_drawn_and_learned_weights_start_at_one(tiny_model, tiny_config):
     choices = {"encoder": {"type": "runge_kutta", "weights": "gate"}, "decoder": "post_norm"}
     model = tiny_model(**choices)
     initialize(model, tiny_config(**choices), seed=1)
@@ -119,7 +113,7 @@ def test_gates_are_drawn_and_learned_weights_start_at_one(
 
 @torch.no_grad()
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
-def test_the_last_norm_of_a_layer_reads_its_input_too(side: str, tiny_model: Make) -> None:
+def test_the_last_norm_of_a_layer_reads_its_input_too(side, tiny_model):
     """norm(x_inp + x + FFN(x)), plain post-norm below (Takase et al. 2022)."""
     model = tiny_model(seed=1, **{side: "b2t"})
     layer = getattr(model, side).layers[0]

@@ -1,9 +1,7 @@
 """Properties of every combination of slots; equality with torch's own layers."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import product
 
 import pytest
@@ -23,15 +21,13 @@ EXACT = {"rtol": 0, "atol": 1e-12}
 
 
 @pytest.fixture(params=COMBINATIONS, ids=label)
-def each_model(
-    request: pytest.FixtureRequest, tiny_model: Callable[..., Transformer]
-) -> Transformer:
+def each_model(request, tiny_model):
     """Every two variants of different slots in some model: for the equations of a search."""
     return tiny_model(seed=1, **request.param)
 
 
 @pytest.fixture(params=VARIANTS.values(), ids=list(VARIANTS))
-def model(request: pytest.FixtureRequest, tiny_model: Callable[..., Transformer]) -> Transformer:
+def model(request, tiny_model):
     """Every variant in some model."""
     return tiny_model(seed=1, **request.param)
 
@@ -46,7 +42,7 @@ def real(x: Tensor) -> Iterator[Tensor]:
         yield row[:length]
 
 
-def test_stepwise_equals_parallel(each_model: Transformer) -> None:
+def test_stepwise_equals_parallel(each_model):
     model = each_model
     encoded = model.encode(SOURCE)
     parallel = model.output(model.decode(TARGET, encoded))
@@ -56,7 +52,7 @@ def test_stepwise_equals_parallel(each_model: Transformer) -> None:
         assert_close(step, whole, **EXACT)
 
 
-def test_a_batch_equals_its_sentences_alone(each_model: Transformer) -> None:
+def test_a_batch_equals_its_sentences_alone(each_model):
     model = each_model
     together = logits(model, SOURCE, TARGET)
     for number, (source, target) in enumerate(LENGTHS):
@@ -64,7 +60,7 @@ def test_a_batch_equals_its_sentences_alone(each_model: Transformer) -> None:
         assert_close(together[number, :target], alone[0], **EXACT)
 
 
-def test_padding_is_never_read(model: Transformer) -> None:
+def test_padding_is_never_read(model):
     before = model(SOURCE, TARGET)
     with torch.no_grad():
         for table in {model.source_embedding.weight, model.target_embedding.weight}:
@@ -76,7 +72,7 @@ def test_padding_is_never_read(model: Transformer) -> None:
         assert_close(first, second, **EXACT)
 
 
-def test_the_future_does_not_leak(model: Transformer) -> None:
+def test_the_future_does_not_leak(model):
     before = logits(model, SOURCE, TARGET)
     has_self_attention = len(model.decoder.layers[0].sublayers) > 1
     for place in range(1, TARGET.shape[1]):
@@ -89,7 +85,7 @@ def test_the_future_does_not_leak(model: Transformer) -> None:
         assert changed[:, place:].all() == has_self_attention or place == TARGET.shape[1] - 1
 
 
-def test_every_source_token_is_seen(model: Transformer) -> None:
+def test_every_source_token_is_seen(model):
     before = logits(model, SOURCE, TARGET)
     for place in range(SOURCE.shape[1]):
         edited = SOURCE.clone()
@@ -99,7 +95,7 @@ def test_every_source_token_is_seen(model: Transformer) -> None:
         assert not changed[1:].any()
 
 
-def test_every_parameter_has_a_gradient(model: Transformer) -> None:
+def test_every_parameter_has_a_gradient(model):
     with torch.inference_mode():
         logits(model, SOURCE, TARGET)  # must not leave tensors without gradients in a cache
     torch.manual_seed(1)  # a dropped bridge leaves a layer without a memory to tell apart
@@ -112,7 +108,7 @@ def test_every_parameter_has_a_gradient(model: Transformer) -> None:
         assert parameter.grad.abs().max() > 1e-9, name
 
 
-def test_a_forward_pass_does_not_depend_on_earlier_ones(model: Transformer) -> None:
+def test_a_forward_pass_does_not_depend_on_earlier_ones(model):
     first = logits(model, SOURCE, TARGET)
     logits(model, SOURCE[:1, :3], TARGET[:1])
     assert torch.equal(logits(model, SOURCE, TARGET), first)
@@ -130,7 +126,7 @@ def test_a_forward_pass_does_not_depend_on_earlier_ones(model: Transformer) -> N
         assert_close(model.step(TARGET[:, 0], state), first[:, 0], **EXACT)
 
 
-def test_a_decoder_state_follows_hypotheses_and_forgets_sentences(model: Transformer) -> None:
+def test_a_decoder_state_follows_hypotheses_and_forgets_sentences(model):
     generator = torch.Generator().manual_seed(2)
     tokens = torch.randint(3, 20, (6, 5), generator=generator)
     tokens[:, 0] = 1
@@ -194,9 +190,7 @@ def same_layer(theirs: nn.Module, ours: Layer) -> Iterator[tuple]:
 
 
 @pytest.mark.parametrize("norm", NORMS)
-def test_the_model_equals_torchs_transformer(
-    norm: str, tiny_model: Callable[..., Transformer]
-) -> None:
+def test_the_model_equals_torchs_transformer(norm, tiny_model):
     first = norm == "pre_norm"
     model = tiny_model(seed=3, encoder=norm, decoder=norm, sharing="none", bias=True)
     shared = {"dropout": 0.0, "batch_first": True, "norm_first": first, "dtype": torch.float64}
@@ -227,7 +221,7 @@ def test_the_model_equals_torchs_transformer(
     assert_close(logits(model, SOURCE, TARGET), hidden @ model.output.weight.T, **EXACT)
 
 
-def test_bf16_is_close_to_fp32(model: Transformer) -> None:
+def test_bf16_is_close_to_fp32(model):
     model.float()
     full = logits(model, SOURCE, TARGET)
     with torch.autocast("cpu", dtype=torch.bfloat16):

@@ -1,7 +1,5 @@
 """Unusual lines: any line becomes ids, in time that grows linearly with its length."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

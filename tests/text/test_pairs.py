@@ -1,7 +1,5 @@
 """Parallel text in every form is the same pairs; every broken line is named."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -142,7 +142,7 @@ def test_strange_pieces_get_no_id():
 
 
 @pytest.fixture(scope="module")
-def separators(tmp_path_factory) -> SentencePiece:
+def separators(tmp_path_factory):
     """A model whose normalizer writes a line break, a tab and a return for letters."""
     rules, out = tmp_path_factory.mktemp("rules") / "rules.tsv", io.BytesIO()
     rules.write_text("71\t0A\n7A\t09 62\n78\t0D\n")

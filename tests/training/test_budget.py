@@ -1,11 +1,8 @@
 """The number of updates that fit into a time, by a clock that the test turns."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -80,7 +77,7 @@ def simulated(seconds: float, update: float, validation: float, checkpoint: floa
 
 
 @pytest.mark.parametrize("bleu", [True, False])
-def test_the_number_is_what_the_clock_says(bleu: bool) -> None:
+def test_the_number_is_what_the_clock_says(bleu):
     validation = {"every": 20, "bleu": bleu, "best_by": "loss"}
     training = Training(**AUTO, validation=validation, checkpoints={"every": 8})
     # 50 updates of 0.5 s and 30 s more are over; a twentieth of the rest is kept.
@@ -90,19 +87,19 @@ def test_the_number_is_what_the_clock_says(bleu: bool) -> None:
     assert timed(training, 0.5) == FittedUpdates(10.0, expected)
 
 
-def test_validations_and_checkpoints_that_were_timed_count() -> None:
+def test_validations_and_checkpoints_that_were_timed_count():
     training = Training(**AUTO, validation={"every": 20}, checkpoints={"every": 8})
     expected = simulated(0.95 * (600 - 55 - 9), 0.5, 7, 2)
     assert timed(training, 0.5, validation=7, checkpoint=2) == FittedUpdates(10.0, expected)
 
 
-def test_a_number_in_the_recipe_stays() -> None:
+def test_a_number_in_the_recipe_stays():
     assert timed(Training(max_updates=7000, max_minutes=10), 0.5) is None
     progress = Progress(update=60, seconds=60)
     assert continued(Training(max_updates=7000, max_minutes=10), progress) == progress
 
 
-def test_other_minutes_are_planned_by_the_speed_so_far() -> None:
+def test_other_minutes_are_planned_by_the_speed_so_far():
     training = Training(**AUTO | {"max_minutes": 20})
     before = Progress(update=400, seconds=600, plan=FittedUpdates(10, 400))
     assert stop_reason(Recipe(training=Training(**AUTO)), before)
@@ -125,9 +122,7 @@ def test_other_minutes_are_planned_by_the_speed_so_far() -> None:
         (80, {40: 2.4, 41: 2.4 * 40 / 41, 80: 2.4 / 41, 81: 0.0}),
     ],
 )
-def test_the_schedule_ends_at_zero_after_the_fixed_number(
-    last: int | None, rates: dict[int, float]
-) -> None:
+def test_the_schedule_ends_at_zero_after_the_fixed_number(last, rates):
     training = Training(**AUTO, schedule=LINEAR)
     recipe = Recipe(model=Model(width=16), training=training)
     assert {u: learning_rate(recipe, u, last=last) for u in rates} == pytest.approx(rates)
@@ -135,7 +130,7 @@ def test_the_schedule_ends_at_zero_after_the_fixed_number(
     assert shifted == pytest.approx(rates)
 
 
-def test_a_machine_that_becomes_slower_is_reported_with_the_time_that_is_needed() -> None:
+def test_a_machine_that_becomes_slower_is_reported_with_the_time_that_is_needed():
     recipe = Recipe(training=Training(**AUTO, schedule=LINEAR))
     plan = FittedUpdates(10, 700)
     assert not linear_not_finished(recipe, Progress(update=700, seconds=599, plan=plan))
@@ -145,7 +140,7 @@ def test_a_machine_that_becomes_slower_is_reported_with_the_time_that_is_needed(
     assert "still at 50 % of its peak" in warning and "--minutes 18 " in warning  # 17.5
 
 
-def test_a_peak_that_is_not_reached_is_reported_and_is_the_measure_of_the_end() -> None:
+def test_a_peak_that_is_not_reached_is_reported_and_is_the_measure_of_the_end():
     """A warm-up of 300 to 6e-3 turns at update 110 of 220: at 6e-3 110 / 300 = 2.2e-3."""
     schedule = {"type": "linear", "lr": 6e-3, "warmup_updates": 300}
     recipe = Recipe(training=Training(**AUTO | {"max_minutes": 4}, schedule=schedule))
@@ -167,7 +162,7 @@ def test_a_peak_that_is_not_reached_is_reported_and_is_the_measure_of_the_end() 
 
 
 @pytest.fixture
-def trained(tiny_run, tmp_path: Path) -> Callable[..., Path]:
+def trained(tiny_run, tmp_path):
     """Trains the tiny recipe for a number of minutes, by a clock of 0.1 s a look."""
 
     def run(name: str, processes: int = 1, **settings: object) -> Path:
@@ -199,7 +194,7 @@ def records(run: Path) -> list[dict]:
     return [record for record in map(json.loads, lines) if record["kind"] == "train"]
 
 
-def test_a_training_ends_at_the_number_and_resumes_to_it(trained, tmp_path) -> None:
+def test_a_training_ends_at_the_number_and_resumes_to_it(trained, tmp_path):
     whole = trained("whole", max_minutes=0.6)
     number = state(whole)["plan"]["updates"]
     assert state(whole)["plan"]["minutes"] == 0.6
@@ -224,7 +219,7 @@ def test_a_training_ends_at_the_number_and_resumes_to_it(trained, tmp_path) -> N
         assert contents(part) == contents(whole)
 
 
-def test_rank_0_decides_for_all(trained) -> None:
+def test_rank_0_decides_for_all(trained):
     batches = {"tokens_per_update": 400, "group_tokens": 200}
     alone, both = (
         state(trained(f"run-{count}", count, max_minutes=0.6, batches=batches)) for count in (1, 2)
@@ -234,7 +229,7 @@ def test_rank_0_decides_for_all(trained) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_stopped_before_the_number_is_fixed_decides_later(trained, tmp_path) -> None:
+def test_a_run_stopped_before_the_number_is_fixed_decides_later(trained, tmp_path):
     whole = trained("run", max_minutes=0.6)
     for path in whole.glob("checkpoint_[0-9]*"):
         if int(path.name.rpartition("_")[2]) > 40:
@@ -246,7 +241,7 @@ def test_a_run_stopped_before_the_number_is_fixed_decides_later(trained, tmp_pat
 
 
 @pytest.mark.slow
-def test_more_minutes_continue_a_training_that_has_ended(trained) -> None:
+def test_more_minutes_continue_a_training_that_has_ended(trained):
     first = state(trained("run", max_minutes=0.6))["update"]
     second = state(trained("run", max_minutes=1.2))
     assert second["plan"]["minutes"] == 1.2

@@ -1,9 +1,5 @@
 """Layers that are computed again on the way back: the same gradients, bit for bit."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import pytest
 import torch
 from model.choices import VARIANTS
@@ -40,9 +36,7 @@ def assert_same(first: LossAndGradients, second: LossAndGradients) -> None:
 
 
 @pytest.mark.parametrize("name", list(VARIANTS)[:12])  # all residuals, so all kinds of layers
-def test_gradients_equal_those_without_recomputation(
-    name: str, tiny_model: Callable[..., Transformer], make_batch: Callable[..., Batch]
-) -> None:
+def test_gradients_equal_those_without_recomputation(name, tiny_model, make_batch):
     model = tiny_model(seed=1, dropout=0.3, **VARIANTS[name])
     batch = make_batch(SOURCES, TARGETS)
     whole = passes(model, batch)
@@ -51,9 +45,7 @@ def test_gradients_equal_those_without_recomputation(
     assert_same(whole, passes(model, batch))
 
 
-def test_the_way_back_has_the_precision_of_the_way_there(
-    tiny_model: Callable[..., Transformer], make_batch: Callable[..., Batch]
-) -> None:
+def test_the_way_back_has_the_precision_of_the_way_there(tiny_model, make_batch):
     model = tiny_model(seed=1, dropout=0.3, dtype=torch.float32)
     batch = make_batch(SOURCES, TARGETS)
     whole = passes(model, batch, dtype=torch.bfloat16)
@@ -62,12 +54,7 @@ def test_the_way_back_has_the_precision_of_the_way_there(
 
 
 @pytest.mark.parametrize(("key", "forwards"), [("none", 1), ("layers", 2)])
-def test_sublayers_run_twice_in_training_and_once_elsewhere(
-    key: str,
-    forwards: int,
-    tiny_model: Callable[..., Transformer],
-    make_batch: Callable[..., Batch],
-) -> None:
+def test_sublayers_run_twice_in_training_and_once_elsewhere(key, forwards, tiny_model, make_batch):
     model, batch = tiny_model(), make_batch(SOURCES, TARGETS)
     settings = Training.model_validate({"checkpoint_activations": key})
     calls = dict.fromkeys((part for part in model.modules() if isinstance(part, Sublayer)), 0)

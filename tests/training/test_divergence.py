@@ -1,7 +1,5 @@
 """Numbers that are not finite: survived, or reported with update, layer and what to try."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any
@@ -82,9 +80,7 @@ def weights(trainer: Trainer) -> list[torch.Tensor]:
     ],
 )
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_weights_that_are_not_finite_are_named_by_layer(
-    bad: float, place: str, kind: str, precision: str, tiny_run: Any
-) -> None:
+def test_weights_that_are_not_finite_are_named_by_layer(bad, place, kind, precision, tiny_run):
     trainer = Trainer(Setup(recipe_of(tiny_run, precision=precision), tiny_run.data))
     sublayer = trainer.model.get_submodule(f"{place}.sublayer")
     next(iter(sublayer.parameters())).data[0] = bad
@@ -98,7 +94,7 @@ def test_weights_that_are_not_finite_are_named_by_layer(
     torch.testing.assert_close(weights(trainer), before, rtol=0, atol=0, equal_nan=True)
 
 
-def test_weights_that_relu_hides_are_named(tiny_run: Any) -> None:
+def test_weights_that_relu_hides_are_named(tiny_run):
     """On a CPU max(NaN, 0) = 0: the forward pass is finite, the gradient is not."""
     trainer = Trainer(Setup(recipe_of(tiny_run), tiny_run.data))
     sublayer = trainer.model.get_submodule("encoder.layers.1.sublayers.1.sublayer")
@@ -109,7 +105,7 @@ def test_weights_that_relu_hides_are_named(tiny_run: Any) -> None:
         run(trainer, shares(tiny_run.data), Progress())
 
 
-def test_the_layer_is_named_in_a_model_of_compiled_layers(tiny_run: Any) -> None:
+def test_the_layer_is_named_in_a_model_of_compiled_layers(tiny_run):
     trainer = Trainer(Setup(recipe_of(tiny_run), tiny_run.data))
     trainer.model.compile_layers(backend="eager")
     place = "encoder.layers.1.sublayers.1"
@@ -120,7 +116,7 @@ def test_the_layer_is_named_in_a_model_of_compiled_layers(tiny_run: Any) -> None
         run(trainer, shares(tiny_run.data), Progress())
 
 
-def test_gradients_that_are_not_finite_are_named_by_layer(tiny_run: Any) -> None:
+def test_gradients_that_are_not_finite_are_named_by_layer(tiny_run):
     trainer = Trainer(Setup(recipe_of(tiny_run), tiny_run.data), tiny_run.newer)
     updates = shares(tiny_run.data)
     progress = run(trainer, updates[:3], Progress(update=20))
@@ -134,7 +130,7 @@ def test_gradients_that_are_not_finite_are_named_by_layer(tiny_run: Any) -> None
     assert "checkpoint_20 is intact, and training resumes from it" in said
 
 
-def test_one_bad_update_is_survived_as_if_it_had_not_been(tiny_run: Any) -> None:
+def test_one_bad_update_is_survived_as_if_it_had_not_been(tiny_run):
     recipe, updates = recipe_of(tiny_run), shares(tiny_run.data)
     hurt, spared = (Trainer(Setup(recipe, tiny_run.data)) for _ in range(2))
     progress = run(hurt, updates[:2], Progress())
@@ -149,7 +145,7 @@ def test_one_bad_update_is_survived_as_if_it_had_not_been(tiny_run: Any) -> None
     assert all(map(torch.equal, weights(hurt), weights(spared)))
 
 
-def test_bad_updates_in_a_row_are_counted_over_a_resumption(tiny_run: Any) -> None:
+def test_bad_updates_in_a_row_are_counted_over_a_resumption(tiny_run):
     twice = Progress(update=6).after_result(bad=True)
     twice = Progress.from_json(twice.after_result(bad=True).to_json())
     trainer = Trainer(Setup(recipe_of(tiny_run), tiny_run.data))
@@ -159,7 +155,7 @@ def test_bad_updates_in_a_row_are_counted_over_a_resumption(tiny_run: Any) -> No
     assert twice.after_result(bad=False).bad_updates == 0
 
 
-def test_a_loss_scale_that_collapses_is_named(tiny_run: Any) -> None:
+def test_a_loss_scale_that_collapses_is_named(tiny_run):
     trainer = Trainer(Setup(recipe_of(tiny_run), tiny_run.data))
     trainer.step.passes.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**-7)
     trainer.model.encoder.norm.weight.register_hook(lambda gradient: gradient * math.inf)
@@ -179,7 +175,7 @@ def fp16_trainer(tiny_run: Any, scale: float) -> Trainer:
     return trainer
 
 
-def test_gradients_beyond_fp16_halve_the_scale_until_they_fit(tiny_run: Any) -> None:
+def test_gradients_beyond_fp16_halve_the_scale_until_they_fit(tiny_run):
     trainer = fp16_trainer(tiny_run, 2.0**33)
     start, share = weights(trainer), shares(tiny_run.data)[0]
     seen = [trained(trainer, share)]
@@ -193,7 +189,7 @@ def test_gradients_beyond_fp16_halve_the_scale_until_they_fit(tiny_run: Any) -> 
     assert seen[-1].gradient_norm == pytest.approx(right.gradient_norm, rel=2e-2)
 
 
-def test_outputs_beyond_fp16_are_named_by_layer(tiny_run: Any) -> None:
+def test_outputs_beyond_fp16_are_named_by_layer(tiny_run):
     trainer = fp16_trainer(tiny_run, 2.0**16)
     outer = trainer.model.get_submodule("encoder.layers.1.sublayers.1.sublayer.outer")
     with torch.no_grad():
@@ -221,7 +217,7 @@ def _wrong(ranks: Ranks, recipe: Recipe, data: Path) -> str:
     return ""
 
 
-def test_all_ranks_stop_together_and_the_first_knows_the_layer(tiny_run: Any) -> None:
+def test_all_ranks_stop_together_and_the_first_knows_the_layer(tiny_run):
     recipes = [recipe_of(tiny_run, sharding=sharding) for sharding in ("none", "full")]
     messages = in_ranks(2, go_wrong, recipes, tiny_run.data.path)
     for said in messages:
@@ -229,7 +225,7 @@ def test_all_ranks_stop_together_and_the_first_knows_the_layer(tiny_run: Any) ->
         assert "decoder.layers.1.sublayers.0 (SelfAttention) is the first module" in said
 
 
-def test_means_exclude_skipped_updates() -> None:
+def test_means_exclude_skipped_updates():
     done = UpdateResult(20.0, 10.0, 10, 20, 20, 3.0, skipped=False)
     skipped = UpdateResult(math.nan, math.nan, 90, 20, 20, math.inf, skipped=True)
     means = figures([done, skipped], seconds=4.0, waited=1.0)
@@ -237,14 +233,14 @@ def test_means_exclude_skipped_updates() -> None:
     assert (means["skipped"], means["tokens_per_update"], means["wait"]) == (1, 50, 0.25)
 
 
-def test_a_validation_with_a_score_of_nan_is_not_the_best() -> None:
+def test_a_validation_with_a_score_of_nan_is_not_the_best():
     progress = Progress(update=3).validated(math.nan)
     assert (progress.best, progress.score) == (None, None)
     assert (progress.is_best, progress.validations_since_best) == (False, 1)
     assert progress.validated(-5.0).best == -5.0
 
 
-def test_results_come_one_update_late_and_change_nothing(tiny_run: Any) -> None:
+def test_results_come_one_update_late_and_change_nothing(tiny_run):
     updates, progress = shares(tiny_run.data), Progress()
     late, prompt = (Trainer(Setup(recipe_of(tiny_run), tiny_run.data)) for _ in range(2))
     results = []
@@ -258,7 +254,7 @@ def test_results_come_one_update_late_and_change_nothing(tiny_run: Any) -> None:
     assert all(map(torch.equal, weights(late), weights(prompt)))
 
 
-def test_no_update_follows_those_that_are_lost(tiny_run: Any) -> None:
+def test_no_update_follows_those_that_are_lost(tiny_run):
     trainer, progress = Trainer(Setup(recipe_of(tiny_run), tiny_run.data)), Progress()
     before, share = weights(trainer), shares(tiny_run.data)[0]
     hook = trainer.model.encoder.norm.weight.register_hook(lambda gradient: gradient * math.nan)

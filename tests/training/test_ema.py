@@ -1,9 +1,6 @@
 """The moving average of weights: a loop over updates, resumed, grown, validated."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +11,6 @@ from torch.testing import assert_close
 
 from nmtdeep import checkpoint
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.ema import MovingAverage
 from nmtdeep.training.loop import train
 from nmtdeep.training.setup import Setup
@@ -26,7 +22,7 @@ D = [2 / 11, 3 / 12, 4 / 13, 5 / 14, 6 / 15, 7 / 16, 8 / 17, 9 / 18, 10 / 19, 11
 D += [13 / 22, DECAY, DECAY]
 
 
-def test_the_average_equals_a_loop_over_updates(tiny_model: Callable[..., Transformer]) -> None:
+def test_the_average_equals_a_loop_over_updates(tiny_model):
     model = tiny_model()
     average = MovingAverage(model, DECAY)
     expected = {name: value.clone() for name, value in checkpoint.weights(model).items()}
@@ -41,7 +37,7 @@ def test_the_average_equals_a_loop_over_updates(tiny_model: Callable[..., Transf
 
 
 @pytest.fixture(scope="module")
-def trained(tiny_run: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+def trained(tiny_run, tmp_path_factory):
     """`trained("run", 6, ema=0.6)`: a run of 6 updates with every checkpoint; it is resumed."""
     root = tmp_path_factory.mktemp("runs")
 
@@ -79,8 +75,8 @@ def assert_same(some: dict[str, Tensor], others: dict[str, Tensor]) -> None:
 
 
 def test_checkpoints_hold_the_average_and_training_goes_on_from_the_latest_weights(
-    trained: Callable[..., Path], tiny_run: Any
-) -> None:
+    trained, tiny_run
+):
     averaged, plain = trained("averaged", 6, ema=DECAY), trained("plain", 6)
     recipe = checkpoint.load(plain).recipe
     expected = checkpoint.weights(initialized_model(Setup(recipe, tiny_run.data)))
@@ -93,7 +89,7 @@ def test_checkpoints_hold_the_average_and_training_goes_on_from_the_latest_weigh
         assert_same(others, moments)
 
 
-def test_a_resumed_run_equals_the_uninterrupted_one(trained: Callable[..., Path]) -> None:
+def test_a_resumed_run_equals_the_uninterrupted_one(trained):
     whole = trained("whole", 6, ema=DECAY)
     trained("resumed", 2, ema=DECAY)
     resumed = trained("resumed", 6, ema=DECAY)
@@ -101,7 +97,7 @@ def test_a_resumed_run_equals_the_uninterrupted_one(trained: Callable[..., Path]
         assert_same(before, after)
 
 
-def test_an_average_may_end_and_begin_in_a_run(trained: Callable[..., Path]) -> None:
+def test_an_average_may_end_and_begin_in_a_run(trained):
     trained("changed", 2, ema=DECAY)
     trained("changed", 4)
     changed, plain = trained("changed", 5, ema=DECAY), trained("throughout", 5)
@@ -112,7 +108,7 @@ def test_an_average_may_end_and_begin_in_a_run(trained: Callable[..., Path]) -> 
     assert_close(read(changed, 5)[0], expected, rtol=0, atol=1e-6)
 
 
-def test_the_average_is_validated(trained: Callable[..., Path], tiny_run: Any) -> None:
+def test_the_average_is_validated(trained, tiny_run):
     run = trained("validated", 3, ema=DECAY)
     records = map(json.loads, (run / "train.jsonl").read_text(encoding="utf-8").splitlines())
     (record,) = (each for each in records if each["kind"] == "validation")
@@ -126,7 +122,7 @@ def test_the_average_is_validated(trained: Callable[..., Path], tiny_run: Any) -
     assert abs(other - nll) > 1e-4
 
 
-def test_a_grown_model_begins_a_new_average(tiny_run: Any) -> None:
+def test_a_grown_model_begins_a_new_average(tiny_run):
     described = tiny_run.recipe.model_dump() | {"training": {"ema": DECAY}}
     trainer = Trainer(Setup(Recipe.model_validate(described), tiny_run.data))
     described["model"]["encoder"]["depth"] = 3

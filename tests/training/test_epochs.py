@@ -1,10 +1,6 @@
 """Validations and checkpoints by epoch: the updates at which they are due."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,9 +20,7 @@ EPOCHS = [0, 0, 1, 1, 1, 2, 2, 3, 3, 3, 5]
     [(3, [3, 6, 9]), ("1 epoch", [3, 6, 8, 11]), ("2 epochs", [6, 11]), ("5 epochs", [11])],
 )
 @pytest.mark.parametrize("mixed", [False, True])
-def test_an_interval_ends_with_its_last_update(
-    interval: int | str, due: list[int], mixed: bool
-) -> None:
+def test_an_interval_ends_with_its_last_update(interval, due, mixed):
     progress, ends = Progress(), []
     for epoch in EPOCHS:
         before, position = progress, DataPosition(epoch)
@@ -37,9 +31,7 @@ def test_an_interval_ends_with_its_last_update(
     assert ends == due
 
 
-def test_a_training_validates_and_saves_at_the_ends_of_epochs(
-    tiny_run: Any, tmp_path: Path
-) -> None:
+def test_a_training_validates_and_saves_at_the_ends_of_epochs(tiny_run, tmp_path):
     described = tiny_run.recipe.model_dump()
     described["training"] = {
         "max_epochs": 5,
@@ -63,7 +55,7 @@ def test_a_training_validates_and_saves_at_the_ends_of_epochs(
     assert saved == {f"checkpoint_{update}" for update in (best[-1], last[2], last[4], last[5])}
 
 
-def test_a_budget_of_time_counts_the_updates_of_an_epoch() -> None:
+def test_a_budget_of_time_counts_the_updates_of_an_epoch():
     settings = {"validation": {"every": "2 epochs"}, "checkpoints": {"every": "1 epoch"}}
     # 1,000 tokens of an epoch are 10 updates.
     plan = timed(Training(**AUTO, **settings), 0.5, validation=7, checkpoint=2)

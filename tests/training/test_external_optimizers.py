@@ -1,10 +1,7 @@
 """Every optimizer of torch as one of another package: it keeps the promises, or it is refused."""
 
-from __future__ import annotations
-
 import inspect
 import math
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,7 @@ from nmtdeep import checkpoint
 from nmtdeep.config.optimizer import OptimizerVariant
 from nmtdeep.config.training import Training
 from nmtdeep.config.variant import find_variant
-from nmtdeep.data.batch import Batch, RankBatches
+from nmtdeep.data.batch import RankBatches
 from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.training.state import optimizer_tensors, restore_optimizer
 from nmtdeep.training.step import Step
@@ -93,7 +90,7 @@ LR = 0.01
 
 
 @pytest.fixture(autouse=True)
-def borrowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def borrowed(tmp_path, monkeypatch):
     (tmp_path / "borrowed-1.dist-info").mkdir()
     (tmp_path / "borrowed.py").write_text(CODE)
     (tmp_path / "borrowed-1.dist-info" / "METADATA").write_text("Name: borrowed\nVersion: 1\n")
@@ -141,22 +138,14 @@ def equal(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
 
 
 @pytest.fixture
-def start(
-    tiny_model: Callable[..., Any], make_batch: Callable[..., Batch]
-) -> Iterator[Callable[[str, dict[str, Any]], Run]]:
+def start(tiny_model, make_batch):
     share = RankBatches.single([make_batch(*SENTENCES)])
     yield lambda name, options: Run(tiny_model(dtype=torch.float32), share, name, options)
 
 
 @pytest.mark.parametrize(("name", "options"), CASES, ids=str)
 @pytest.mark.parametrize("scaled", [False, True], ids=["", "scaled"])
-def test_bad_updates_change_nothing_and_training_resumes(
-    name: str,
-    options: dict[str, Any],
-    scaled: bool,
-    start: Callable[..., Run],
-    tiny_model: Callable[..., Any],
-) -> None:
+def test_bad_updates_change_nothing_and_training_resumes(name, options, scaled, start, tiny_model):
     weights = checkpoint.weights(tiny_model(dtype=torch.float32))
     hurt, spared = start(name, options), start(name, options)
     fresh = hurt.tensors()  # Adagrad's state is there from the start
@@ -189,7 +178,7 @@ def test_bad_updates_change_nothing_and_training_resumes(
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_train_is_refused_in_one_line(name: str, start: Callable[..., Run]) -> None:
+def test_what_cannot_train_is_refused_in_one_line(name, start):
     with pytest.raises(UserError, match=REFUSED[name]) as caught:
         start(name, {})
     said = str(caught.value)
@@ -197,12 +186,12 @@ def test_what_cannot_train_is_refused_in_one_line(name: str, start: Callable[...
     assert "\n" not in said
 
 
-def test_every_optimizer_of_torch_is_tried() -> None:
+def test_every_optimizer_of_torch_is_tried():
     assert {"SGD", "Adagrad", "Adam", "AdamW", "RMSprop", "NAdam", "RAdam"} <= CLASSES.keys()
     assert {name for name, _ in CASES} | REFUSED.keys() >= CLASSES.keys()
 
 
-def test_moments_of_another_optimizer_are_refused(start: Callable[..., Run]) -> None:
+def test_moments_of_another_optimizer_are_refused(start):
     trained, other = start("Adam", {}), start("Adam", {"amsgrad": True})
     trained.update(1)
     with pytest.raises(CheckpointError, match="another model or optimizer"):

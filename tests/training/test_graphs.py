@@ -1,7 +1,5 @@
 """Recorded work computes what the same work does at once, and filled batches what exact ones do."""
 
-from __future__ import annotations
-
 from contextlib import closing
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The chunked loss against a dense matrix of targets, and by hand."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -39,9 +37,7 @@ def dense(hidden: Tensor, weight: Tensor, smoothing: float, bias: Tensor | float
 # 9 real tokens, in one piece and cut at several boundaries.
 @pytest.mark.parametrize(("chunk", "rows"), [(2048, 64), (1, 1), (3, 2), (4, 8), (9, 3)])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
-def test_value_and_gradients_equal_those_of_the_dense_matrix(
-    smoothing: float, chunk: int, rows: int
-) -> None:
+def test_value_and_gradients_equal_those_of_the_dense_matrix(smoothing, chunk, rows):
     hidden, weight = tensors()
     how = LossOptions(smoothing, PAD, chunk=chunk, rows=rows)
     loss = smoothed_cross_entropy(hidden, weight, TARGETS, how)
@@ -60,7 +56,7 @@ def test_value_and_gradients_equal_those_of_the_dense_matrix(
     assert_close(again, loss, **EXACT)
 
 
-def test_a_bias_is_added_to_the_logits_and_has_its_gradient() -> None:
+def test_a_bias_is_added_to_the_logits_and_has_its_gradient():
     hidden, weight = tensors()
     bias = torch.linspace(-1, 2, TYPES, dtype=torch.float64, requires_grad=True)
     how = LossOptions(0.1, PAD, chunk=4, rows=3)
@@ -74,7 +70,7 @@ def test_a_bias_is_added_to_the_logits_and_has_its_gradient() -> None:
     assert_close(gradients, (hidden.grad, weight.grad, bias.grad), **EXACT)
 
 
-def test_value_by_hand() -> None:
+def test_value_by_hand():
     # Logits 0 and ln 3: probabilities 1/4 and 3/4; the target has 0.9 of the mass.
     hidden = torch.tensor([[1.0]], dtype=torch.float64)
     weight = torch.tensor([[0.0], [math.log(3)]], dtype=torch.float64)
@@ -83,7 +79,7 @@ def test_value_by_hand() -> None:
     assert float(loss.nll) == pytest.approx(-math.log(0.75))
 
 
-def test_padding_does_not_count() -> None:
+def test_padding_does_not_count():
     hidden, weight = tensors()
     loss = smoothed_cross_entropy(hidden, weight, TARGETS, LossOptions(0.1, PAD))
     loss.smoothed.backward()
@@ -95,7 +91,7 @@ def test_padding_does_not_count() -> None:
     assert torch.equal(again.smoothed, loss.smoothed)
 
 
-def test_a_batch_of_padding_has_no_loss() -> None:
+def test_a_batch_of_padding_has_no_loss():
     hidden, weight = tensors()
     empty = torch.full_like(TARGETS, PAD)
     loss = smoothed_cross_entropy(hidden, weight, empty, LossOptions(0.1, PAD))
@@ -105,7 +101,7 @@ def test_a_batch_of_padding_has_no_loss() -> None:
     assert not weight.grad.any()
 
 
-def test_large_logits_neither_overflow_nor_vanish() -> None:
+def test_large_logits_neither_overflow_nor_vanish():
     hidden = torch.tensor([[1000.0]], requires_grad=True)
     weight = torch.tensor([[1.0], [-1.0], [0.0]])
     loss = smoothed_cross_entropy(hidden, weight, torch.tensor([1]), LossOptions(0.0, 9))
@@ -114,7 +110,7 @@ def test_large_logits_neither_overflow_nor_vanish() -> None:
     assert hidden.grad.tolist() == [[2.0]]  # p - q = (1, -1, 0) times the rows
 
 
-def test_bf16_products_stay_close_to_fp32() -> None:
+def test_bf16_products_stay_close_to_fp32():
     hidden, weight = tensors(torch.float32)
     exact = smoothed_cross_entropy(hidden, weight, TARGETS, LossOptions(0.1, PAD))
     exact.smoothed.backward()
@@ -130,7 +126,7 @@ def test_bf16_products_stay_close_to_fp32() -> None:
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_form_for_compilers_has_the_same_numbers(smoothing: float) -> None:
+def test_the_form_for_compilers_has_the_same_numbers(smoothing):
     hidden, weight = tensors()
     targets = TARGETS.flatten()[:3]
     logits = (hidden.flatten(0, 1)[:3] @ weight.T).detach().requires_grad_()

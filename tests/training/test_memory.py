@@ -1,9 +1,6 @@
 """Out of memory: the same update in smaller batches, or a clear end; the largest batch first."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -71,7 +68,7 @@ class Memory:
 
 
 @pytest.fixture
-def batches(make_batch: Callable[..., Batch]) -> list[Batch]:
+def batches(make_batch):
     """8 pairs and 3 pairs; the longer side has 6 tokens."""
     generator = torch.Generator().manual_seed(3)
 
@@ -101,8 +98,8 @@ def values(model: Transformer) -> dict[str, torch.Tensor]:
     [(48, 2, 0), (47, 3, 1), (20, 6, 2), (6, 11, 3)],
 )
 def test_an_update_divided_after_out_of_memory_is_the_same(
-    tokens: int, parts: int, failures: int, tiny_model: Any, batches: list[Batch]
-) -> None:
+    tokens, parts, failures, tiny_model, batches
+):
     whole, short = step_of(tiny_model()), step_of(tiny_model())
     expected = whole.update(RankBatches.single(batches), 1, 0.01)
     memory = Memory(short.model, tokens)
@@ -119,9 +116,7 @@ def test_an_update_divided_after_out_of_memory_is_the_same(
     assert memory.failures == failures and again.max_tokens == 0
 
 
-def test_a_row_whose_long_sentences_are_neighbors_is_divided_until_it_fits(
-    tiny_model: Any, make_corpus: Callable[..., Any]
-) -> None:
+def test_a_row_whose_long_sentences_are_neighbors_is_divided_until_it_fits(tiny_model, make_corpus):
     side = make_corpus([[4] * length + [EOS] for length in (1, 1, 1, 1, 1, 1, 13, 13)])
     pairs = ParallelCorpus(side, side)
     padded, packed = (read_batch(pairs, np.arange(8), packed=packed) for packed in (False, True))
@@ -137,9 +132,7 @@ def test_a_row_whose_long_sentences_are_neighbors_is_divided_until_it_fits(
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=str)
-def test_errors_of_every_allocator_are_recognized(
-    error: BaseException, tiny_model: Any, batches: list[Batch]
-) -> None:
+def test_errors_of_every_allocator_are_recognized(error, tiny_model, batches):
     step = step_of(tiny_model())
     Memory(step.model, 24, error)
     assert step.update(RankBatches.single(batches), 1, 0.01).max_tokens == 24
@@ -153,14 +146,14 @@ def test_errors_of_every_allocator_are_recognized(
         "could not create a primitive descriptor for a matmul primitive",
     ],
 )
-def test_other_errors_are_raised(message: str, tiny_model: Any, batches: list[Batch]) -> None:
+def test_other_errors_are_raised(message, tiny_model, batches):
     step = step_of(tiny_model())
     Memory(step.model, 24, RuntimeError(message))
     with pytest.raises(RuntimeError, match=message):
         step.update(RankBatches.single(batches), 1, 0.01)
 
 
-def test_a_pair_that_does_not_fit_is_numbered(tiny_model: Any, batches: list[Batch]) -> None:
+def test_a_pair_that_does_not_fit_is_numbered(tiny_model, batches):
     step = step_of(tiny_model())
     Memory(step.model, 5)
     with pytest.raises(
@@ -170,7 +163,7 @@ def test_a_pair_that_does_not_fit_is_numbered(tiny_model: Any, batches: list[Bat
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_pair_that_does_not_fit_has_the_name_of_its_corpus(tiny_run: Any, packed: bool) -> None:
+def test_a_pair_that_does_not_fit_has_the_name_of_its_corpus(tiny_run, packed):
     whole = read_batch(tiny_run.data.corpus("valid"), np.array([2, 4]), packed=packed)
     assert str(too_large(whole)).startswith("a batch of 2 pairs of valid: out of memory with ")
     assert str(too_large(whole.part(1, 2))).startswith("training sentence 5 of valid: out of ")
@@ -191,7 +184,7 @@ def second_is_short(
     return result, values(model)
 
 
-def test_all_ranks_recompute_if_one_is_out_of_memory(tiny_model: Any, batches: list[Batch]) -> None:
+def test_all_ranks_recompute_if_one_is_out_of_memory(tiny_model, batches):
     alone = step_of(tiny_model())
     alone.update(RankBatches.single(batches[::-1]), 1, 0.01)
     result, weights = in_ranks(2, second_is_short, tiny_model(), batches[::-1], "none")
@@ -199,7 +192,7 @@ def test_all_ranks_recompute_if_one_is_out_of_memory(tiny_model: Any, batches: l
     assert result.max_tokens == 48 // 2 // 2
 
 
-def test_a_shard_out_of_memory_ends_all_with_a_hint(tiny_model: Any, batches: list[Batch]) -> None:
+def test_a_shard_out_of_memory_ends_all_with_a_hint(tiny_model, batches):
     message = (
         r"^rank 1 of 2: a batch of 8 pairs of corpus: out of memory with .* pass --max-tokens 24$"
     )
@@ -218,7 +211,7 @@ def trainer_of(tiny_run: Any, *, width: int = 16, **training: Any) -> Trainer:
     return Trainer(Setup(Recipe.model_validate(values), tiny_run.data))
 
 
-def test_the_trial_changes_nothing(tiny_run: Any) -> None:
+def test_the_trial_changes_nothing(tiny_run):
     once, twice = trainer_of(tiny_run), trainer_of(tiny_run)
     torch.manual_seed(5)
     expected = torch.rand(3)
@@ -236,7 +229,7 @@ def test_the_trial_changes_nothing(tiny_run: Any) -> None:
     assert all(torch.equal(moments[0][name], moments[1][name]) for name in moments[0])
 
 
-def test_the_largest_batch_of_a_window_is_found(tiny_config: Any, tiny_run: Any) -> None:
+def test_the_largest_batch_of_a_window_is_found(tiny_config, tiny_run):
     model, random = tiny_config().model_dump(), np.random.default_rng(8)
     lengths = random.integers(3, 12, (2, 300))
     batches = Batches(group_tokens=TOKENS, tokens_per_update=2 * TOKENS)
@@ -260,7 +253,7 @@ def test_the_largest_batch_of_a_window_is_found(tiny_config: Any, tiny_run: Any)
         assert cells(largest) >= 0.9 * max(map(cells, every))
 
 
-def test_a_largest_batch_that_does_not_fit_lowers_the_limit(tiny_run: Any) -> None:
+def test_a_largest_batch_that_does_not_fit_lowers_the_limit(tiny_run):
     trainer = trainer_of(tiny_run, width=64)  # wider than attention: tokens decide
     memory = Memory(trainer.model, tiny_run.data.corpus("train").longest().tokens)
     limit = trainer.check_largest_batch(DataPosition())
@@ -271,9 +264,7 @@ def test_a_largest_batch_that_does_not_fit_lowers_the_limit(tiny_run: Any) -> No
 
 
 @pytest.mark.parametrize("fits", [1, 3, 10, 19, 20, 500])
-def test_on_a_cpu_two_parts_of_the_largest_batch_tell_what_fits(
-    fits: int, tiny_run: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_a_cpu_two_parts_of_the_largest_batch_tell_what_fits(fits, tiny_run, monkeypatch):
     """A pair takes 1,000 bytes, beside 5,000 for all and the 70 that stay."""
     trainer, seen = trainer_of(tiny_run), []
     batch = read_batch(tiny_run.data.corpus("train"), np.arange(20))
@@ -296,7 +287,7 @@ def test_on_a_cpu_two_parts_of_the_largest_batch_tell_what_fits(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux can measure a peak again")
-def test_the_peaks_of_two_parts_foretell_that_of_the_whole(tiny_run: Any) -> None:
+def test_the_peaks_of_two_parts_foretell_that_of_the_whole(tiny_run):
     recipe = tiny_run.recipe.model_dump()
     recipe["model"] |= {"width": 256}
     for side in ("encoder", "decoder"):

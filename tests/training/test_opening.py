@@ -1,9 +1,5 @@
 """The opening table of a training, and models that no machine holds."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 from pydantic import ValidationError
 
@@ -16,7 +12,7 @@ from nmtdeep.training.setup import Setup
 from nmtdeep.training.state import Progress
 
 
-def test_the_opening_table_ends_with_the_recipes_warnings(tiny_run: Any) -> None:
+def test_the_opening_table_ends_with_the_recipes_warnings(tiny_run):
     values = tiny_run.recipe.model_dump()
     values["model"]["decoder"]["residual"] = "no_norm"
     recipe = Recipe.model_validate(values)
@@ -27,9 +23,7 @@ def test_the_opening_table_ends_with_the_recipes_warnings(tiny_run: Any) -> None
 
 
 @pytest.mark.parametrize("native", [True, False])
-def test_the_opening_table_warns_of_emulated_bf16(
-    native: bool, tiny_run: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_opening_table_warns_of_emulated_bf16(native, tiny_run, monkeypatch):
     for module in ("opening", "setup"):
         monkeypatch.setattr(f"nmtdeep.training.{module}.native_bf16", lambda device: native)
     for precision, emulated in (("auto", False), ("fp32", False), ("bf16", not native)):
@@ -49,16 +43,14 @@ def test_the_opening_table_warns_of_emulated_bf16(
     ],
     ids=["layers", "width", "feed_forward"],
 )
-def test_a_model_larger_than_any_memory_is_refused_at_once(
-    changes: dict[str, Any], takes: str
-) -> None:
+def test_a_model_larger_than_any_memory_is_refused_at_once(changes, takes):
     described = Recipe.model_validate({"model": changes}).model
     message = rf"the weights of this model take {takes}, .* has \d.*: lower model"
     with pytest.raises(UserError, match=message):
         check_model_fits(described, source_types=100, target_types=100)
 
 
-def test_idle_ranks_of_any_stage_are_refused(tiny_run: Any) -> None:
+def test_idle_ranks_of_any_stage_are_refused(tiny_run):
     values = tiny_run.recipe.model_dump()
     batches = {"tokens_per_update": 800, "group_tokens": 400, "max_tokens": 400}
     values["training"] |= {"batches": batches, "stages": [{"updates": 1}, {}]}
@@ -74,17 +66,17 @@ def test_idle_ranks_of_any_stage_are_refused(tiny_run: Any) -> None:
 @pytest.mark.parametrize(
     "training", [{"optimizer": "muon"}, {"precision": "fp16"}, {"stages": [{"updates": 2}, {}]}]
 )
-def test_options_that_exclude_shards(training: dict[str, Any]) -> None:
+def test_options_that_exclude_shards(training):
     with pytest.raises(ValidationError, match="sharding: full cannot be combined with"):
         Recipe.model_validate({"training": {"sharding": "full"} | training})
 
 
-def test_shards_need_several_processes(tiny_run: Any) -> None:
+def test_shards_need_several_processes(tiny_run):
     with pytest.raises(UserError) as caught:
         check(tiny_run.recipe.with_training(sharding="full"), tiny_run.data, Ranks())
     assert caught.value.problems[0].where == "training.sharding"
 
 
-def test_corpora_are_opened_once(tiny_run: Any) -> None:
+def test_corpora_are_opened_once(tiny_run):
     setup = check(tiny_run.recipe, tiny_run.data, Ranks())
     assert setup.data.corpus("valid") is setup.at_stage(0).data.corpus("valid")

@@ -1,11 +1,8 @@
 """Muon: orthogonal matrices by singular values, one step by hand, and Adam's parameters."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +15,7 @@ from nmtdeep.config.optimizer import Muon as MuonConfig
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import dump
 from nmtdeep.config.training import Training
-from nmtdeep.data.batch import Batch, RankBatches
+from nmtdeep.data.batch import RankBatches
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.optimizer import Muon, make_optimizer, orthogonalize
 from nmtdeep.training.state import optimizer_tensors, restore_optimizer
@@ -42,14 +39,14 @@ def by_singular_values(matrix: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("shape", [(5, 5), (12, 4), (3, 9), (1, 6)])
-def test_orthogonalize_maps_singular_values(shape: tuple[int, int]) -> None:
+def test_orthogonalize_maps_singular_values(shape):
     generator = torch.Generator().manual_seed(3)
     matrices = torch.randn(4, *shape, generator=generator, dtype=torch.float64)
     expected = torch.stack([by_singular_values(matrix) for matrix in matrices])
     assert_close(orthogonalize(matrices), expected, rtol=0, atol=1e-9)
 
 
-def test_orthogonalize_is_nearly_orthogonal_and_ignores_scale() -> None:
+def test_orthogonalize_is_nearly_orthogonal_and_ignores_scale():
     matrices = torch.randn(2, 64, 256, generator=torch.Generator().manual_seed(1))
     values = torch.linalg.svdvals(orthogonalize(matrices))
     assert values.min() > 0.65 and values.max() < 1.25
@@ -68,7 +65,7 @@ def maps_of_layers(model: Transformer) -> dict[str, Tensor]:
     }
 
 
-def test_two_steps_equal_the_formula(tiny_model: MakeModel) -> None:
+def test_two_steps_equal_the_formula(tiny_model):
     model, adams = tiny_model(), tiny_model()
     settings = MuonConfig(momentum=MOMENTUM, epsilon=EPSILON, weight_decay=0.5)
     optimizer = make_optimizer(model, settings)
@@ -98,7 +95,7 @@ def test_two_steps_equal_the_formula(tiny_model: MakeModel) -> None:
         assert_close(one.detach(), expected.get(name, other.detach()), rtol=0, atol=1e-9)
 
 
-def test_an_overflow_skips_the_matrices_too(tiny_model: MakeModel) -> None:
+def test_an_overflow_skips_the_matrices_too(tiny_model):
     model = tiny_model(dtype=torch.float32)
     optimizer = make_optimizer(model, MuonConfig())
     assert isinstance(optimizer, Muon)
@@ -116,7 +113,7 @@ def test_an_overflow_skips_the_matrices_too(tiny_model: MakeModel) -> None:
     assert not any(each.any() for state in optimizer.state.values() for each in state.values())
 
 
-def test_a_bad_update_leaves_every_bit_and_is_skipped_on_the_device(tiny_model: MakeModel) -> None:
+def test_a_bad_update_leaves_every_bit_and_is_skipped_on_the_device(tiny_model):
     model = tiny_model(dtype=torch.float32)
     optimizer: Any = make_optimizer(model, MuonConfig(weight_decay=0.5))
 
@@ -157,7 +154,7 @@ def test_a_bad_update_leaves_every_bit_and_is_skipped_on_the_device(tiny_model: 
     assert {*optimizer.state} == {*maps}
 
 
-def test_moments_of_units_that_no_longer_learn_become_zero(tiny_run: Any, tmp_path: Path) -> None:
+def test_moments_of_units_that_no_longer_learn_become_zero(tiny_run, tmp_path):
     described = tiny_run.recipe.model_dump() | {
         "training": {
             "max_updates": 240,
@@ -181,9 +178,7 @@ def test_moments_of_units_that_no_longer_learn_become_zero(tiny_run: Any, tmp_pa
 
 @pytest.mark.parametrize("kind", ["muon", "adam"])
 @pytest.mark.parametrize("saved", ["now", "before"], ids=["", "by a release without state"])
-def test_a_run_that_stopped_after_bad_first_updates_resumes(
-    kind: str, saved: str, tiny_model: MakeModel, make_batch: Callable[..., Batch]
-) -> None:
+def test_a_run_that_stopped_after_bad_first_updates_resumes(kind, saved, tiny_model, make_batch):
     share = RankBatches.single([make_batch([[5, 6, 7, 1]], [[9, 8, 1]])])
     settings = Training.model_validate({"optimizer": {"type": kind, "weight_decay": 0.1}})
     stopped, resumed, spared = (Step(tiny_model(dtype=torch.float32), settings) for _ in range(3))

@@ -1,7 +1,5 @@
 """Packed batches, without padding: the same updates as padded ones."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from model.choices import VARIANTS

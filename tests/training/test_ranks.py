@@ -1,15 +1,12 @@
 """Several ranks: sums that all of them have, and a failure of one that ends and names it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -46,7 +43,7 @@ def exchange(ranks: Ranks) -> None:
     assert ranks.all_reduce_max(ranks.rank, -ranks.rank, 0.1 * ranks.is_first) == [2.0, 0.0, 0.1]
 
 
-def test_sums_maxima_and_values_of_rank_0_are_in_every_rank() -> None:
+def test_sums_maxima_and_values_of_rank_0_are_in_every_rank():
     in_ranks(3, exchange)
 
 
@@ -80,9 +77,7 @@ def fail_in_rank_1(ranks: Ranks, how: str) -> None:
         ("killed", UserError, "^rank 1 of 2: was killed by SIGKILL: run the same command to res"),
     ],
 )
-def test_a_failure_in_one_rank_ends_all_with_its_reason(
-    how: str, kind: type[BaseException], message: str
-) -> None:
+def test_a_failure_in_one_rank_ends_all_with_its_reason(how, kind, message):
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     with pytest.raises(kind, match=message):
         in_ranks(2, fail_in_rank_1, how)
@@ -94,7 +89,7 @@ def train_on_own(recipe: Recipe, folders: Sequence[Path], out: Path) -> None:
     train(recipe, data=folders[int(os.environ["RANK"])], out=out, device="cpu", quiet=True)
 
 
-def test_a_machine_with_another_corpus_is_named(tiny_run: Any, tmp_path: Path) -> None:
+def test_a_machine_with_another_corpus_is_named(tiny_run, tmp_path):
     other = tmp_path / "other"
     shutil.copytree(tiny_run.data.path, other)
     with (other / SUMS).open("a", encoding="utf-8") as file:
@@ -105,7 +100,7 @@ def test_a_machine_with_another_corpus_is_named(tiny_run: Any, tmp_path: Path) -
         launched(2, partial(train_on_own, tiny_run.recipe, folders, out))
 
 
-def test_one_rank_exchanges_nothing() -> None:
+def test_one_rank_exchanges_nothing():
     value = torch.ones(3)
     ALONE.all_reduce([value])
     assert torch.equal(value, torch.ones(3))
@@ -113,7 +108,7 @@ def test_one_rank_exchanges_nothing() -> None:
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3])
-def test_batches_are_dealt_once_and_evenly(processes: int) -> None:
+def test_batches_are_dealt_once_and_evenly(processes):
     sizes = [9, 3, 8, 1, 7, 2, 2, 5]
 
     def largest_load(owners: tuple[int, ...]) -> int:
@@ -140,6 +135,6 @@ def step_of_muon(ranks: Ranks, model: Transformer) -> list[torch.Tensor]:
     return [parameter.detach() for parameter in model.parameters()]
 
 
-def test_muon_in_two_ranks_equals_muon_in_one(tiny_model: Callable[..., Transformer]) -> None:
+def test_muon_in_two_ranks_equals_muon_in_one(tiny_model):
     alone, together = step_of_muon(ALONE, tiny_model()), in_ranks(2, step_of_muon, tiny_model())
     torch.testing.assert_close(alone, together, rtol=0, atol=1e-12)

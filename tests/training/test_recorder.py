@@ -27,7 +27,7 @@ USUAL: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_a_line_of_the_screen_and_of_the_log() -> None:
+def test_a_line_of_the_screen_and_of_the_log():
     assert log_line(USUAL) == (
         "epoch 3 | update 9165/100000 | nll 2.204 | tok/s 27.9k | lr 3.30e-04 | gnorm 0.635 | "
         "eta 5:12:10"
@@ -38,14 +38,14 @@ def test_a_line_of_the_screen_and_of_the_log() -> None:
 
 
 @pytest.mark.parametrize("update", [150, 99_999, 1_150_000])
-def test_a_line_fits_a_terminal(update: int) -> None:
+def test_a_line_fits_a_terminal(update):
     line = log_line(USUAL | {"update": update, "eta": 359_999.0}, 80)
     assert len(line) <= 80
     assert f"update {update}/100000 | nll 2.204 | tok/s 27.9k | lr 3.30e-04" in line
     assert line.endswith("eta 99:59:59")
 
 
-def test_a_validation_is_broken_between_its_figures() -> None:
+def test_a_validation_is_broken_between_its_figures():
     line = "validation | update 4 | loss 6.921 | nll 6.916 | bleu-zh 0.03 | beam 1 | best so far"
     assert folded(line, 60) == (
         "validation | update 4 | loss 6.921 | nll 6.916 |\n  bleu-zh 0.03 | beam 1 | best so far"
@@ -86,7 +86,7 @@ def record(run: Path, kinds: Mapping[str, Kind], *updates: int) -> None:
             recorder.recorded(Progress(update=number), device=torch.device("cpu"))
 
 
-def test_a_logger_receives_the_numbers_of_each_record(tmp_path: Path) -> None:
+def test_a_logger_receives_the_numbers_of_each_record(tmp_path):
     service = Service()
     record(tmp_path, {"service": service}, 2, 4)
     assert [(figures["train/nll"], update) for figures, update in service.seen] == [(2, 2), (4, 4)]
@@ -94,7 +94,7 @@ def test_a_logger_receives_the_numbers_of_each_record(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["start", "log", "close"])
-def test_a_logger_that_fails_is_left_out_with_one_warning(tmp_path: Path, where: str) -> None:
+def test_a_logger_that_fails_is_left_out_with_one_warning(tmp_path, where):
     broken, other = Service(where), Service()
     record(tmp_path, {"broken": broken, "other": other}, 2, 4)
     warning = f"warning: broken failed and gets no more figures: no network at {where}"
@@ -102,7 +102,7 @@ def test_a_logger_that_fails_is_left_out_with_one_warning(tmp_path: Path, where:
     assert len(other.seen) == 2 and other.closed == 1
 
 
-def test_the_loggers_of_a_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_loggers_of_a_recipe(monkeypatch):
     named = Recipe.model_validate({"training": {"log_to": ["tensorboard", "wandb"]}})
     name = "nmtdeep.training.loggers.find_spec"
     monkeypatch.setattr(name, lambda package: object())
@@ -115,7 +115,7 @@ def test_the_loggers_of_a_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught.value.problems[0].where == "--log-to"
 
 
-def test_tensorboard_resumes_in_one_curve(tmp_path: Path) -> None:
+def test_tensorboard_resumes_in_one_curve(tmp_path):
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     for updates in ((2, 4), (6,)):
         record(tmp_path, {"tensorboard": KINDS["tensorboard"]}, *updates)
@@ -144,9 +144,7 @@ class Wandb:
 
 
 @pytest.mark.parametrize("damage", ["", "[1, 2]", "{", '"name"'])
-def test_a_resumed_training_continues_the_same_run_of_wandb(
-    damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_training_continues_the_same_run_of_wandb(damage, tmp_path, monkeypatch):
     service = Wandb()
     monkeypatch.setitem(sys.modules, "wandb", service)  # type: ignore[arg-type]
     for updates in ((2,), (4,)):

@@ -1,7 +1,5 @@
 """Records of a training: each update is in one of them, however it is interrupted."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal
@@ -52,13 +50,13 @@ def train_to(run: Path, tiny_run: Any, code: int = 0, look: int = 0, **settings:
 
 
 @pytest.fixture(scope="module")
-def whole(tiny_run: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(tiny_run, tmp_path_factory):
     """A run with the usual settings; not to be changed."""
     return train_to(tmp_path_factory.mktemp("whole") / "run", tiny_run)
 
 
 @pytest.fixture
-def trained(tiny_run: Any, whole: Path, tmp_path: Path) -> Trained:
+def trained(tiny_run, whole, tmp_path):
     def run(name: str, **how: Any) -> Path:
         if not how and not (tmp_path / name).exists():
             return Path(shutil.copytree(whole, tmp_path / name, symlinks=True))
@@ -89,14 +87,14 @@ def check(run: Path) -> None:
     assert shown.last("hours") == pytest.approx(progress.seconds / 3600)
 
 
-def test_the_sum_of_tokens_is_what_was_trained(trained: Trained, tiny_run: Any) -> None:
+def test_the_sum_of_tokens_is_what_was_trained(trained, tiny_run):
     run = trained("run")
     check(run)
     epoch = int(tiny_run.data.corpus("train").target.lengths.sum())
     assert sum(row["tokens"] for row in records(run)) == 3 * epoch
 
 
-def test_means_are_those_of_the_updates_of_a_record(trained: Trained) -> None:
+def test_means_are_those_of_the_updates_of_a_record(trained):
     each = {row["update"]: row for row in records(trained("each", log_every=1))}
     for row in records(trained("run")):
         updates = [each[row["update"] - back] for back in range(row["updates"])]
@@ -108,14 +106,14 @@ def test_means_are_those_of_the_updates_of_a_record(trained: Trained) -> None:
 
 
 @pytest.mark.parametrize("look", [20, 27, 34])
-def test_a_training_that_was_stopped_and_resumed(trained: Trained, look: int) -> None:
+def test_a_training_that_was_stopped_and_resumed(trained, look):
     run = trained("run", code=signal.SIGTERM, look=look)
     check(run)
     assert trained("run") == run
     check(run)
 
 
-def test_a_training_that_was_killed_and_resumed(trained: Trained) -> None:
+def test_a_training_that_was_killed_and_resumed(trained):
     run = trained("run")
     for path in run.glob("checkpoint_[0-9]*"):
         if int(path.name.rpartition("_")[2]) > 5:
@@ -124,26 +122,26 @@ def test_a_training_that_was_killed_and_resumed(trained: Trained) -> None:
     check(run)
 
 
-def test_a_training_that_ended_by_the_clock(trained: Trained) -> None:
+def test_a_training_that_ended_by_the_clock(trained):
     run = trained("run", max_minutes=0.05)
     assert 3 < Progress.of(run / "checkpoint_last").update < 25
     check(run)
 
 
-def test_a_training_that_grew(trained: Trained) -> None:
+def test_a_training_that_grew(trained):
     stages = [{"encoder": 1, "updates": 6}, {"encoder": 2}]
     run = trained("run", stages=stages)
     assert [row["stage"] for row in records(run) if row["update"] in (6, 8)] == [1, 2]
     check(run)
 
 
-def test_pauses_are_not_in_the_speed(trained: Trained) -> None:
+def test_pauses_are_not_in_the_speed(trained):
     """By the clock of 0.1 s a look an update takes as long whether or not a pause is near."""
     rates = {round(row["updates_per_second"], 3) for row in records(trained("run", log_every=1))}
     assert len(rates) <= 2
 
 
-def test_a_run_of_an_older_version_is_read(tmp_path: Path, trained: Trained) -> None:
+def test_a_run_of_an_older_version_is_read(tmp_path, trained):
     """Its records lack `updates`, `tokens`, and the hours of validations."""
     run = trained("run")
     lines = (run / "train.jsonl").read_text(encoding="utf-8").splitlines()
@@ -157,9 +155,7 @@ def test_a_run_of_an_older_version_is_read(tmp_path: Path, trained: Trained) -> 
     assert history.read("run", run).records.points == before
 
 
-def test_the_average_is_of_planned_checkpoints_only(
-    trained: Trained, tiny_run: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_average_is_of_planned_checkpoints_only(trained, tiny_run, capsys):
     """Each update is better than the one before and saved as the best so far."""
     settings = {
         "max_updates": 12, "max_epochs": None, "validation": SETTINGS["validation"] | {"every": 1},

@@ -1,7 +1,5 @@
 """The run directory: what is kept, which links lead where, one training at a time."""
 
-from __future__ import annotations
-
 import dataclasses
 import errno
 import fcntl
@@ -33,7 +31,7 @@ LAST_2_BEST_1 = {"training": {"checkpoints": {"keep_last": 2, "keep_best": 1}}}
 
 
 @pytest.fixture
-def run(tmp_path: Path, tiny_run) -> RunDirectory:
+def run(tmp_path, tiny_run):
     """An empty run that keeps the 2 newest and the best checkpoint."""
     recipe = Recipe.model_validate(LAST_2_BEST_1 | {"text": tiny_run.recipe.text.model_dump()})
     return RunDirectory(tmp_path, recipe, tiny_run.pipeline)
@@ -120,7 +118,7 @@ def with_validation(recipe: Recipe, **values) -> Recipe:
 
 
 @pytest.mark.parametrize(("target", "expected"), [("de", "13a"), ("zh", "zh"), ("th", "char")])
-def test_a_run_keeps_the_tokenization_of_its_start(run, target: str, expected: str):
+def test_a_run_keeps_the_tokenization_of_its_start(run, target, expected):
     text = run.recipe.text.model_copy(update={"target": target})
     recipe = run.recipe.model_copy(update={"text": text})
     with open_run(run.path, recipe, run.pipeline) as opened:
@@ -162,7 +160,7 @@ def test_overwriting_deletes_what_a_training_left_and_nothing_else(run):
     assert left == {".lock", "SHA256SUMS", "config.yaml", "text", "mine.txt"}
 
 
-def test_a_folder_of_other_files_is_refused(run, tmp_path: Path) -> None:
+def test_a_folder_of_other_files_is_refused(run, tmp_path):
     folder = tmp_path / "junk"
     folder.mkdir()
     check_run(folder, run.recipe, run.pipeline)  # an empty one is as good as none
@@ -229,7 +227,7 @@ def test_the_copy_of_a_link_may_be_all_that_is_left(run, name):
 
 
 @pytest.fixture
-def no_links(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_links(monkeypatch):
     """A disk without symbolic links: that is how exFAT, and Google Drive in Colab, refuse them."""
 
     def refuse(*args: object, **options: object) -> None:

@@ -1,8 +1,5 @@
 """The same updates however they are spread: 1, 2 or 3 ranks, whole or sharded, resumed."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from copy import deepcopy
 from typing import NamedTuple
 
@@ -84,7 +81,7 @@ def _work(ranks: Ranks, model: Transformer, own: list[RankBatches], job: Job) ->
 
 
 @pytest.fixture(scope="module")
-def plan(make_batch: Callable[..., Batch]) -> list[list[Batch]]:
+def plan(make_batch):
     random = np.random.default_rng(3)
 
     def sentences(count: int) -> list[list[int]]:
@@ -98,7 +95,7 @@ def plan(make_batch: Callable[..., Batch]) -> list[list[Batch]]:
 
 
 @pytest.fixture(scope="module")
-def model(tiny_model: Callable[..., Transformer]) -> Transformer:
+def model(tiny_model):
     """Tied embeddings, dropout, parameters inside and outside the layers, a vector of one."""
     return tiny_model(dropout=0.2, combinations=("dlcl", "dlcl"), encoder="rezero")
 
@@ -108,7 +105,7 @@ def equal(state: State, expected: State) -> None:
         assert_close(tensor, reference, rtol=0, atol=1e-12)
 
 
-def test_updates_do_not_depend_on_ranks(model: Transformer, plan: list[list[Batch]]) -> None:
+def test_updates_do_not_depend_on_ranks(model, plan):
     every = len(BATCHES)
     (whole,) = work(ALONE, model, plan, [Job(0, every)])
     jobs = [

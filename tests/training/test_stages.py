@@ -1,7 +1,5 @@
 """Stages: their ends, and the changes of the next one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -32,7 +30,7 @@ def recipe(stages: list[dict[str, Any]] = STAGES, **training: Any) -> Recipe:
     )
 
 
-def test_each_stage_is_a_recipe_without_stages() -> None:
+def test_each_stage_is_a_recipe_without_stages():
     stages = [recipe().at_stage(number) for number in range(3)]
     assert [stage.model.encoder.depth for stage in stages] == [6, 12, 18]
     assert [stage.model.encoder.combination.blocks for stage in stages] == [
@@ -49,7 +47,7 @@ def test_each_stage_is_a_recipe_without_stages() -> None:
     assert Recipe().at_stage(0) == Recipe()
 
 
-def test_a_stage_ends_after_its_epochs_or_updates() -> None:
+def test_a_stage_ends_after_its_epochs_or_updates():
     ends = [Progress(update=90, position=DataPosition(epoch)) for epoch in (0, 1, 2)]
     assert [stage_ended(recipe(), progress) for progress in ends] == [False, False, True]
     two = DataPosition(2)
@@ -66,7 +64,7 @@ def test_a_stage_ends_after_its_epochs_or_updates() -> None:
     assert not stop_reason(Recipe(), Progress(update=10**4))
 
 
-def test_new_batches_begin_an_epoch() -> None:
+def test_new_batches_begin_an_epoch():
     here = Progress(update=140, position=DataPosition(4, 7), stage=1, validations_since_best=3)
     moved = next_stage(recipe(), here)
     assert moved.validations_since_best == 0
@@ -97,13 +95,13 @@ def test_new_batches_begin_an_epoch() -> None:
         ),
     ],
 )
-def test_invalid_stages_are_refused(training: dict[str, Any], message: str) -> None:
+def test_invalid_stages_are_refused(training, message):
     stages = training.pop("stages", [])
     with pytest.raises(ValueError, match=message):
         recipe(stages, **training)
 
 
-def test_a_state_with_an_older_name_is_read() -> None:
+def test_a_state_with_an_older_name_is_read():
     progress = Progress(update=3, best=-1.0, best_update=2, validations_since_best=4)
     state = progress.to_json()
     state["stale"] = state.pop("validations_since_best")

@@ -1,11 +1,8 @@
 """A run that starts from the weights of another: those weights, a new optimizer, nothing else."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -124,8 +121,8 @@ PARTS = {
 @pytest.mark.parametrize("sharing", ["all", "none"])
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
 def test_frozen_parts_keep_their_bits_and_all_others_move(
-    tiny_model: Callable, make_batch: Callable, frozen, kept, sharing, optimizer
-) -> None:
+    tiny_model, make_batch, frozen, kept, sharing, optimizer
+):
     model = tiny_model(sharing=sharing, bias=True, combinations=("dlcl", "dlcl"))
     freeze(model, Frozen.model_validate(frozen))
     before = values(model)
@@ -223,7 +220,7 @@ def test_another_text_is_refused(tiny_run, make_data, tmp_path):
 
 
 @pytest.fixture
-def source(tiny_run, tmp_path) -> Path:
+def source(tiny_run, tmp_path):
     """A copy of the tiny run that a test may change."""
     return shutil.copytree(tiny_run.path, tmp_path / "source", symlinks=True)
 

@@ -1,7 +1,5 @@
 """One update: the gradient of the whole, however its sentences are spread over batches."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -39,7 +37,7 @@ MakeModel = Callable[..., Transformer]
 
 
 @pytest.fixture
-def batches(make_batch: MakeBatch) -> Callable[[int], list[Batch]]:
+def batches(make_batch):
     """The eight sentences in batches of `size`."""
 
     def spread(size: int) -> list[Batch]:
@@ -101,9 +99,7 @@ def full_gradient(model: Transformer, tokens: int = TOKENS) -> dict[str, Tensor]
 
 
 @pytest.mark.parametrize("size", [8, 4, 2, 3, 1])
-def test_gradient_and_step_equal_those_of_all_sentences_together(
-    size: int, tiny_model: MakeModel, batches: Callable
-) -> None:
+def test_gradient_and_step_equal_those_of_all_sentences_together(size, tiny_model, batches):
     model = tiny_model(sharing="decoder", bias=True)
     before, expected = values(model), full_gradient(model)
     result, gradients = one_update(model, batches(size))
@@ -121,7 +117,7 @@ def test_gradient_and_step_equal_those_of_all_sentences_together(
     assert_close(values(model), values(whole), rtol=0, atol=1e-12)
 
 
-def test_sums_are_over_all_batches(tiny_model: MakeModel, batches: Callable) -> None:
+def test_sums_are_over_all_batches(tiny_model, batches):
     model = tiny_model()
     loss = batch_loss(model, batches(8)[0], smoothing=SMOOTHING, dtype=torch.float32)
     result, _ = one_update(model, batches(3))
@@ -134,7 +130,7 @@ def test_sums_are_over_all_batches(tiny_model: MakeModel, batches: Callable) -> 
     assert not result.skipped
 
 
-def test_weight_decay_is_decoupled(tiny_model: MakeModel, batches: Callable) -> None:
+def test_weight_decay_is_decoupled(tiny_model, batches):
     model, plain = tiny_model(), tiny_model()
     before = values(model)
     one_update(model, batches(8), weight_decay=0.5, lr=0.01)
@@ -143,7 +139,7 @@ def test_weight_decay_is_decoupled(tiny_model: MakeModel, batches: Callable) -> 
     assert_close(values(model), expected, rtol=0, atol=1e-12)
 
 
-def test_clipping_scales_the_whole_gradient(tiny_model: MakeModel, batches: Callable) -> None:
+def test_clipping_scales_the_whole_gradient(tiny_model, batches):
     model = tiny_model()
     expected = full_gradient(model)
     free, _ = one_update(tiny_model(), batches(4), clip_norm=1e9)
@@ -159,15 +155,13 @@ def test_clipping_scales_the_whole_gradient(tiny_model: MakeModel, batches: Call
 # Randomness
 
 
-def test_seeds_are_all_different() -> None:
+def test_seeds_are_all_different():
     grid = [(seed, update, batch) for seed in range(4) for update in range(4) for batch in range(4)]
     assert len({seed_for(*place) for place in grid}) == len(grid)
     assert all(0 <= seed_for(*place) < 2**63 for place in grid)
 
 
-def test_randomness_is_a_function_of_seed_update_and_batch(
-    tiny_model: MakeModel, batches: Callable
-) -> None:
+def test_randomness_is_a_function_of_seed_update_and_batch(tiny_model, batches):
     def after(update: int, seed: int, noise: int) -> dict[str, Tensor]:
         torch.manual_seed(noise)
         model = tiny_model(dropout=0.3)
@@ -180,9 +174,7 @@ def test_randomness_is_a_function_of_seed_update_and_batch(
         assert any((value != first[name]).any() for name, value in after(update, seed, 1).items())
 
 
-def test_a_batch_draws_the_same_wherever_it_is_computed(
-    tiny_model: MakeModel, batches: Callable
-) -> None:
+def test_a_batch_draws_the_same_wherever_it_is_computed(tiny_model, batches):
     model = tiny_model(dropout=0.3).train()
     expected = [torch.zeros_like(parameter) for parameter in model.parameters()]
     for number, batch in reversed(list(enumerate(batches(3)))):
@@ -200,9 +192,7 @@ def test_a_batch_draws_the_same_wherever_it_is_computed(
 # 1e25 is finite in fp32, but its square (in the norm and in Adam's second moment) is not.
 @pytest.mark.parametrize("bad", [math.nan, math.inf, 1e25])
 @pytest.mark.parametrize("name", ["decoder.layers.1.sublayers.1.norm.bias", "encoder.norm.weight"])
-def test_updates_that_are_not_finite_change_nothing(
-    bad: float, name: str, tiny_model: MakeModel, batches: Callable
-) -> None:
+def test_updates_that_are_not_finite_change_nothing(bad, name, tiny_model, batches):
     model = tiny_model(dtype=torch.float32)
     before = values(model)
     model.get_parameter(name).register_hook(lambda gradient: gradient * bad)
@@ -212,7 +202,7 @@ def test_updates_that_are_not_finite_change_nothing(
     assert all(torch.equal(value, before[key]) for key, value in values(model).items())
 
 
-def test_a_batch_without_targets_adds_nothing(tiny_model: MakeModel, batches: Callable) -> None:
+def test_a_batch_without_targets_adds_nothing(tiny_model, batches):
     full = batches(4)[0]
     empty = replace(full, target_output=torch.zeros_like(full.target_output), target_tokens=0)
     model = tiny_model()
@@ -223,9 +213,7 @@ def test_a_batch_without_targets_adds_nothing(tiny_model: MakeModel, batches: Ca
     assert all(not gradient.any() for gradient in gradients.values())
 
 
-def test_a_scaled_overflow_is_skipped_and_halves_the_scale(
-    tiny_model: MakeModel, batches: Callable
-) -> None:
+def test_a_scaled_overflow_is_skipped_and_halves_the_scale(tiny_model, batches):
     model = tiny_model(dtype=torch.float32)
     before, exact = values(model), full_gradient(model)
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
@@ -244,7 +232,7 @@ def test_a_scaled_overflow_is_skipped_and_halves_the_scale(
 # Precision
 
 
-def test_precision_by_name() -> None:
+def test_precision_by_name():
     cpu = torch.device("cpu")
     assert resolve_precision("fp32", cpu) == torch.float32
     assert resolve_precision("bf16", cpu) == torch.bfloat16

@@ -1,7 +1,5 @@
 """Each form of attention against torch's own kernel."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest
@@ -67,9 +65,7 @@ def padding(keys: int) -> Tensor:
 @pytest.mark.parametrize(
     ("packing", "written_out"), [*product(PACKINGS, [False]), ("together", True)]
 )
-def test_values_and_gradients_equal_those_of_torch(
-    packing: str, written_out: bool, length: int, causal: bool, masked: bool
-) -> None:
+def test_values_and_gradients_equal_those_of_torch(packing, written_out, length, causal, masked):
     inputs = [x.requires_grad_() for x in packed(packing, length, length)]
     relative = zero_vectors(length, length) if written_out else None
     mask = Mask(padding(length) if masked else None, causal, relative)
@@ -82,14 +78,14 @@ def test_values_and_gradients_equal_those_of_torch(
 
 
 @pytest.mark.parametrize("packing", ["memory", "apart"])
-def test_queries_and_keys_may_differ_in_number(packing: str) -> None:
+def test_queries_and_keys_may_differ_in_number(packing):
     inputs = packed(packing, 3, 7)
     mask = Mask(padding(7))
     assert_close(attention(*inputs, heads=HEADS, mask=mask), by_torch(inputs, mask), **EXACT)
 
 
 @pytest.mark.parametrize("written_out", [False, True])
-def test_dropout_applies_to_the_weights(written_out: bool) -> None:
+def test_dropout_applies_to_the_weights(written_out):
     (x,) = inputs = [tensor.requires_grad_() for tensor in packed("together", 4, 4)]
     relative = zero_vectors(4, 4) if written_out else None
     torch.manual_seed(5)
@@ -105,7 +101,7 @@ def test_dropout_applies_to_the_weights(written_out: bool) -> None:
 
 
 @pytest.mark.parametrize("written_out", [False, True])
-def test_bf16_inputs_and_results_are_computed_in_fp32(written_out: bool) -> None:
+def test_bf16_inputs_and_results_are_computed_in_fp32(written_out):
     inputs = [x.bfloat16() for x in packed("together", 6, 6)]
     mask = Mask(causal=True, relative=zero_vectors(6, 6) if written_out else None)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -118,7 +114,7 @@ def test_bf16_inputs_and_results_are_computed_in_fp32(written_out: bool) -> None
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
-def test_relative_positions_of_keys_are_a_bias(causal: bool, masked: bool) -> None:
+def test_relative_positions_of_keys_are_a_bias(causal, masked):
     (qkv,) = (x.requires_grad_() for x in packed("together", 6, 6))
     vectors = torch.randn(6, 6, SIZE, dtype=torch.float64, requires_grad=True)
     mask = Mask(padding(6) if masked else None, causal, (vectors, None))

@@ -1,9 +1,5 @@
 """Packed linear maps against the plain product; a packed model computes what it computed before."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -11,7 +7,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from model.choices import DECODERS
-from nmtdeep.model.kernels.cpu_prepacked_linear import Kind, PackedLinear, QuantizedLinear, pack
+from nmtdeep.model.kernels.cpu_prepacked_linear import PackedLinear, QuantizedLinear, pack
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import PAD
 
@@ -28,9 +24,7 @@ def random(*shape: int, seed: int) -> Tensor:
 @pytest.mark.parametrize(("bias", "relu"), [(True, False), (False, False), (True, True)])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 1e-6), (torch.bfloat16, 0.02)])
-def test_packed_equals_the_product(
-    dtype: torch.dtype, error: float, shape: tuple[int, ...], bias: bool, relu: bool
-) -> None:
+def test_packed_equals_the_product(dtype, error, shape, bias, relu):
     weight, b = random(11, 8, seed=1).to(dtype), random(11, seed=2).to(dtype) if bias else None
     if not PackedLinear.supports(weight):
         pytest.skip("not with this torch or processor")
@@ -44,7 +38,7 @@ def test_packed_equals_the_product(
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_int8_is_within_the_rounding_of_its_numbers(shape: tuple[int, ...], bias: bool) -> None:
+def test_int8_is_within_the_rounding_of_its_numbers(shape, bias):
     weight, b = random(11, 8, seed=1), random(11, seed=2) if bias else None
     weight[3] *= 100  # has a scale of its own
     weight[4] = 0
@@ -74,12 +68,7 @@ def stepwise(model: Transformer) -> Tensor:
 
 @pytest.mark.parametrize("sublayers", DECODERS, ids=str)
 @pytest.mark.parametrize(("kind", "error"), [(PackedLinear, 1e-5), (QuantizedLinear, 0.3)])
-def test_packing_changes_rounding_only(
-    kind: Kind,
-    error: float,
-    sublayers: tuple[object, ...],
-    tiny_model: Callable[..., Transformer],
-) -> None:
+def test_packing_changes_rounding_only(kind, error, sublayers, tiny_model):
     model = tiny_model(seed=4, sublayers=sublayers, dtype=torch.float32)
     with torch.inference_mode():
         before = stepwise(model)
@@ -92,9 +81,7 @@ def test_packing_changes_rounding_only(
     assert not torch.equal(after, before) or kind is PackedLinear
 
 
-def test_a_model_that_cannot_be_packed_is_left_alone(
-    tiny_model: Callable[..., Transformer],
-) -> None:
+def test_a_model_that_cannot_be_packed_is_left_alone(tiny_model):
     model = tiny_model(seed=4)  # float64
     before = stepwise(model)
     assert not pack(model, PackedLinear)

@@ -1,8 +1,6 @@
 """Triton's attention in Triton's interpreter; tests/gpu has the kernels themselves."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -26,7 +24,7 @@ SHORT, LONG, FEW_LONG = (1, 2, 15, 16, 17, 9, 0, 0), (63, 64, 65, 130, 0), (1, 4
 
 
 @pytest.fixture(autouse=True)
-def chosen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def chosen(monkeypatch):
     """Packed batches go to Triton's kernel, and that to its interpreter."""
     monkeypatch.setattr(gpu_attention, "form", lambda *_: "triton")
     with interpreted():
@@ -91,7 +89,7 @@ def wanted(y: Tensor, inputs: list[Tensor]) -> list[Tensor]:
 @pytest.mark.parametrize(
     ("lengths", "heads", "size"), [(SHORT, 3, 16), (LONG, 1, 32), (FEW_LONG, 2, 64)]
 )
-def test_self_attention(lengths: Sequence[int], heads: int, size: int, causal: bool) -> None:
+def test_self_attention(lengths, heads, size, causal):
     inputs = tensors([(lengths, 3)], heads * size)
     mask = Mask(causal=causal, queries=packing(lengths))
     ours = attention(*inputs, heads=heads, mask=mask)
@@ -102,7 +100,7 @@ def test_self_attention(lengths: Sequence[int], heads: int, size: int, causal: b
 
 @pytest.mark.parametrize("parts", [(2,), (1, 1)])
 @pytest.mark.parametrize("keys", [(7, 16, 1, 3, 17, 0, 0), (70, 1, 64, 33, 130, 0, 0)])
-def test_cross_attention(keys: Sequence[int], parts: Sequence[int]) -> None:
+def test_cross_attention(keys, parts):
     queries = (2, 65, 16, 31, 1, 0, 0)
     inputs = tensors([(queries, 1), *((keys, number) for number in parts)], 32)
     mask = Mask(queries=packing(queries), keys=packing(keys))
@@ -112,7 +110,7 @@ def test_cross_attention(keys: Sequence[int], parts: Sequence[int]) -> None:
     assert_close(list(gradients(ours, inputs)), wanted(theirs, inputs), **EXACT)
 
 
-def test_sentences_without_keys_or_without_queries_have_zeros() -> None:
+def test_sentences_without_keys_or_without_queries_have_zeros():
     q, kv = inputs = tensors([((3, 2), 1), ((0, 4), 2)], 16)
     mask = Mask(queries=packing((3, 2)), keys=packing((0, 4)))
     read = attention(*inputs, heads=1, mask=mask)
@@ -123,7 +121,7 @@ def test_sentences_without_keys_or_without_queries_have_zeros() -> None:
     assert not dkv[:, :3].any() and dkv[:, 3].any()
 
 
-def test_fp16_is_summed_in_fp32() -> None:
+def test_fp16_is_summed_in_fp32():
     inputs = tensors([(SHORT, 3)], 64, torch.float16)
     ours = attention(*inputs, heads=2, mask=Mask(queries=packing(SHORT)))
     exact = [x.detach().double().requires_grad_() for x in inputs]
@@ -134,7 +132,7 @@ def test_fp16_is_summed_in_fp32() -> None:
     assert_close(given.double(), want, rtol=2**-9, atol=2**-8)
 
 
-def test_an_expanded_gradient_is_read() -> None:
+def test_an_expanded_gradient_is_read():
     inputs = tensors([(SHORT, 3)], 16)
     ours = attention(*inputs, heads=1, mask=Mask(queries=packing(SHORT)))
     (given,) = torch.autograd.grad(ours.sum(), inputs)
@@ -163,7 +161,7 @@ def kept(read: Tensor) -> list[Tensor]:
     return [part[:, :, :length] != 0 for part, length in zip(split, LENGTHS, strict=True)]
 
 
-def test_dropout_has_one_mask_in_both_passes() -> None:
+def test_dropout_has_one_mask_in_both_passes():
     ours, inputs = dropped(seed=1)
     masks = kept(ours.detach())
     scale = torch.tensor(1 / (1 - RATE), dtype=torch.float64)
@@ -173,7 +171,7 @@ def test_dropout_has_one_mask_in_both_passes() -> None:
     assert_close(list(gradients(ours, inputs)), wanted(theirs, inputs), **close)
 
 
-def test_dropout_keeps_the_rest_and_draws_each_weight_by_itself() -> None:
+def test_dropout_keeps_the_rest_and_draws_each_weight_by_itself():
     masks = kept(dropped(seed=1)[0].detach())
     noise = [mask.double() - (1 - RATE) for mask in masks]
     pairs = {
@@ -190,7 +188,7 @@ def test_dropout_keeps_the_rest_and_draws_each_weight_by_itself() -> None:
         assert products.mean().abs() < 4 * deviation / len(products) ** 0.5, name
 
 
-def test_dropout_is_drawn_from_the_default_generator() -> None:
+def test_dropout_is_drawn_from_the_default_generator():
     (first, _), (again, _), (other, _) = dropped(1), dropped(1), dropped(2)
     assert torch.equal(first, again)
     same = torch.cat([(a == b).flatten() for a, b in zip(kept(first), kept(other), strict=True)])
@@ -198,7 +196,7 @@ def test_dropout_is_drawn_from_the_default_generator() -> None:
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_the_side_of_tiles_changes_nothing(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_side_of_tiles_changes_nothing(causal, monkeypatch):
     inputs = tensors([((40, 3, 17), 3)], 32)
     mask = Mask(causal=causal, queries=packing((40, 3, 17)))
     results = []
@@ -212,7 +210,7 @@ def test_the_side_of_tiles_changes_nothing(causal: bool, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("across", [False, True])
-def test_the_operation_is_what_the_compiler_is_told(across: bool) -> None:
+def test_the_operation_is_what_the_compiler_is_told(across):
     inputs = tensors([(SHORT, 1), (SHORT, 2)] if across else [(SHORT, 3)], 32)
     offsets = packing(SHORT).offsets
     arguments = (inputs[0], inputs[1] if across else None, 2, 0.0, offsets, offsets, 17, False)
@@ -223,7 +221,7 @@ def test_the_operation_is_what_the_compiler_is_told(across: bool) -> None:
 
 
 @pytest.mark.parametrize("across", [False, True])
-def test_a_compiled_layer_has_one_graph(across: bool) -> None:
+def test_a_compiled_layer_has_one_graph(across):
     torch.manual_seed(0)
     make = CrossAttention(32, 2) if across else SelfAttention(32, 2, causal=True)
     layer = make.double()

@@ -1,7 +1,5 @@
 """Linear maps through oneDNN against torch's own."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -26,9 +24,7 @@ def with_gradients(y: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
 @SHAPES
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_values_and_gradients_equal_those_of_torch(
-    shape: tuple[int, ...], relu: bool, dtype: torch.dtype
-) -> None:
+def test_values_and_gradients_equal_those_of_torch(shape, relu, dtype):
     inputs = drawn(*shape, 33, dtype=dtype), drawn(18, 33, dtype=dtype), drawn(18, dtype=dtype)
     exact = [tensor.detach().double().requires_grad_() for tensor in inputs]
     y = F.linear(*exact)
@@ -40,7 +36,7 @@ def test_values_and_gradients_equal_those_of_torch(
 
 
 @pytest.mark.parametrize("relu", [False, True])
-def test_autocast_rounds_inputs_and_results(relu: bool) -> None:
+def test_autocast_rounds_inputs_and_results(relu):
     inputs = drawn(4, 6, 32), drawn(16, 32), drawn(16)
     exact = [tensor.detach().bfloat16().double().requires_grad_() for tensor in inputs]
     y = F.linear(*exact)
@@ -54,7 +50,7 @@ def test_autocast_rounds_inputs_and_results(relu: bool) -> None:
         assert_close(tensor.double(), reference, rtol=2**-6, atol=2**-4)
 
 
-def test_rows_of_a_larger_weight_and_strided_input() -> None:
+def test_rows_of_a_larger_weight_and_strided_input():
     weight, x = drawn(12, 8), drawn(4, 6, 8)
     part, every_other = weight[3:7], x[:, ::2].transpose(0, 1)
     expected = with_gradients(F.linear(every_other, part), x, weight)
@@ -63,7 +59,7 @@ def test_rows_of_a_larger_weight_and_strided_input() -> None:
     )
 
 
-def test_only_wanted_gradients_are_computed() -> None:
+def test_only_wanted_gradients_are_computed():
     weight = drawn(3, 4)
     y = linear(torch.ones(2, 4), weight)
     assert_close(torch.autograd.grad(y.sum(), weight)[0], torch.full((3, 4), 2.0))

@@ -1,7 +1,5 @@
 """Sums of earlier outputs and their gradients against the formula, summed by autograd."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from collections.abc import Sequence
@@ -57,9 +55,7 @@ def formula(x: Tensor, weights: Tensor, window: int | None, used: Sequence[int])
 @pytest.mark.parametrize("features", [1, SHAPE[-1]])
 @pytest.mark.parametrize("window", [1, 2, BLOCK + 1, OUTPUTS, None])
 @pytest.mark.parametrize("used", [[OUTPUTS - 1], [2], [0, BLOCK + 1], range(OUTPUTS)], ids=str)
-def test_values_and_gradients_equal_the_formula(
-    features: int, window: int | None, used: Sequence[int]
-) -> None:
+def test_values_and_gradients_equal_the_formula(features, window, used):
     inputs = drawn(*SHAPE, seed=1), numbers(2, features)
     result, exact = ours(*inputs, window, used), formula(*inputs, window, used)
     assert_close(result, exact, **EXACT)
@@ -69,7 +65,7 @@ def test_values_and_gradients_equal_the_formula(
     assert_close(torch.autograd.grad(result, inputs), expected, **EXACT)
 
 
-def test_outputs_and_gradients_in_half_precision() -> None:
+def test_outputs_and_gradients_in_half_precision():
     count = BLOCK - 1
     outputs = [drawn(*SHAPE, seed=seed, dtype=torch.float32) for seed in range(count)]
     weights = drawn(count, count, 1, seed=9, dtype=torch.float32)
@@ -90,13 +86,13 @@ def test_outputs_and_gradients_in_half_precision() -> None:
     assert_close(list(found), [*(number * slope for number in last), expected], **close)
 
 
-def test_dot_products_of_long_rows() -> None:
+def test_dot_products_of_long_rows():
     one, other = drawn(3, 2 * PART + 5, seed=1).detach(), drawn(4, 2 * PART + 5, seed=2).detach()
     expected = torch.tensor([[a.dot(b) for b in other] for a in one], dtype=torch.float64)
     assert_close(dot_products(one, other), expected)
 
 
-def test_fixed_weights_and_a_fixed_input() -> None:
+def test_fixed_weights_and_a_fixed_input():
     x, weights = drawn(*SHAPE, seed=1), numbers(2)
     (for_x,) = torch.autograd.grad(ours(x, weights.detach(), OUTPUTS, [OUTPUTS - 1]), x)
     (for_weights,) = torch.autograd.grad(ours(x.detach(), weights, OUTPUTS, [OUTPUTS - 1]), weights)
@@ -104,7 +100,7 @@ def test_fixed_weights_and_a_fixed_input() -> None:
     assert_close((for_x, for_weights), expected, **EXACT)
 
 
-def test_memory_is_freed_with_the_graph() -> None:
+def test_memory_is_freed_with_the_graph():
     gc.disable()
     try:
         sums = Sums(torch.ones(2, 2, 1).double(), x := drawn(*SHAPE, seed=1))

@@ -1,9 +1,6 @@
 """Attention residuals against loops over outputs and positions; their special cases."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -11,7 +8,6 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from nmtdeep.model.layers.attention_residuals import AttentionResiduals
-from nmtdeep.model.transformer import Transformer
 
 SUBLAYERS, WIDTH, EPSILON = 5, 4, 1e-3
 SHAPE = (2, 3, WIDTH)
@@ -59,7 +55,7 @@ def attended(query: Tensor, values: list[Tensor]) -> Tensor:
 
 
 @pytest.mark.parametrize("block", [1, 2, 3, 9])
-def test_reads_equal_equations_2_to_6(block: int) -> None:
+def test_reads_equal_equations_2_to_6(block):
     """A block of 1 is Full AttnRes; 5 sublayers leave blocks of 2 and of 3 a smaller last one."""
     module = residuals(block, 1.0)
     outputs: list[Tensor] = []
@@ -72,7 +68,7 @@ def test_reads_equal_equations_2_to_6(block: int) -> None:
         outputs.append(sublayer(number, expected))
 
 
-def test_at_the_start_each_sublayer_reads_the_mean_of_all_outputs() -> None:
+def test_at_the_start_each_sublayer_reads_the_mean_of_all_outputs():
     module = residuals(1, 1.0)
     with torch.no_grad():
         for parameter, value in module.init_constants():
@@ -83,11 +79,11 @@ def test_at_the_start_each_sublayer_reads_the_mean_of_all_outputs() -> None:
         outputs.append(sublayer(number, read))
 
 
-def test_the_first_sublayer_reads_the_embedding() -> None:
+def test_the_first_sublayer_reads_the_embedding():
     assert_close(through(residuals(2, 5.0), x())[0], x())
 
 
-def test_grown_queries_come_with_their_layers(tiny_model: Callable[..., Transformer]) -> None:
+def test_grown_queries_come_with_their_layers(tiny_model):
     reads = {"type": "attention_residuals"}
     old, new = (
         tiny_model(seed=depth, combinations=(reads, "residual"), depth=depth) for depth in (2, 4)

@@ -1,7 +1,5 @@
 """RMS norms, also of queries and keys, rotary positions and gated maps, against torch or loops."""
 
-from __future__ import annotations
-
 import cmath
 from collections.abc import Callable
 
@@ -37,7 +35,7 @@ def inputs(*shape: int, seed: int = 1) -> Tensor:
     return torch.randn(shape, generator=generator, dtype=torch.float64)
 
 
-def test_rms_norm_equals_its_formula_and_keeps_the_weights_precision() -> None:
+def test_rms_norm_equals_its_formula_and_keeps_the_weights_precision():
     norm, x = random(RmsNorm(WIDTH, eps=1e-3)), inputs(2, 3, WIDTH)
     for place in ((0, 1), (1, 2)):
         mean = sum(float(value) ** 2 for value in x[place]) / WIDTH
@@ -56,7 +54,7 @@ def rotated(head: Tensor, position: int) -> list[float]:
     return [number.real for number in turned] + [number.imag for number in turned]
 
 
-def test_rotary_positions_are_products_of_complex_numbers() -> None:
+def test_rotary_positions_are_products_of_complex_numbers():
     rotary, x = Rotary(WIDTH // HEADS, base=BASE), inputs(2, 4, WIDTH)
     positions = torch.tensor([0, 1, 5, 900])
     out = rotary(x, positions).view(2, 4, HEADS, -1)
@@ -67,7 +65,7 @@ def test_rotary_positions_are_products_of_complex_numbers() -> None:
     assert rotary(x.bfloat16(), positions).dtype == torch.bfloat16
 
 
-def test_scores_of_rotary_positions_depend_on_distances_only() -> None:
+def test_scores_of_rotary_positions_depend_on_distances_only():
     rotary, (q, k) = Rotary(WIDTH, base=BASE), inputs(2, 1, 1, WIDTH)
 
     def score(m: int, n: int) -> float:
@@ -105,7 +103,7 @@ def by_torch(module: nn.Module, q: Tensor, k: Tensor, v: Tensor, *, causal: bool
 
 @torch.no_grad()
 @pytest.mark.parametrize("causal", [False, True])
-def test_attention_equals_torchs(causal: bool) -> None:
+def test_attention_equals_torchs(causal):
     x, memory = inputs(2, 5, WIDTH), inputs(2, 4, WIDTH, seed=2)
     rotary = Rotary(WIDTH // HEADS, base=BASE)
     own = attention(SelfAttention, causal=causal, rotary=rotary)
@@ -120,7 +118,7 @@ def test_attention_equals_torchs(causal: bool) -> None:
 
 
 @torch.no_grad()
-def test_positions_count_from_the_start_of_each_packed_sentence() -> None:
+def test_positions_count_from_the_start_of_each_packed_sentence():
     own = attention(SelfAttention, causal=True, rotary=Rotary(WIDTH // HEADS, base=BASE))
     first, second = inputs(1, 3, WIDTH), inputs(1, 2, WIDTH, seed=2)
     packing = Packing(torch.tensor([0, 3, 5], dtype=torch.int32), torch.tensor([0, 1, 2, 3, 4]), 3)
@@ -130,7 +128,7 @@ def test_positions_count_from_the_start_of_each_packed_sentence() -> None:
 
 
 @pytest.mark.parametrize(("activation", "f"), [(nn.SiLU(), F.silu), (nn.GELU(), F.gelu)])
-def test_gated_maps_equal_their_formula(activation: nn.Module, f: Callable) -> None:
+def test_gated_maps_equal_their_formula(activation, f):
     """(f(x W) * x V) W_2 (Shazeer 2020, Eq. 6), and an initializer draws three matrices."""
     module, x = random(FeedForward(WIDTH, 7, activation=Gated(activation))), inputs(2, 3, WIDTH)
     (w, v), (b, c) = module.inner.weight.chunk(2), module.inner.bias.chunk(2)
@@ -140,7 +138,7 @@ def test_gated_maps_equal_their_formula(activation: nn.Module, f: Callable) -> N
     assert drawn == [("inner", WIDTH, 7), ("inner", WIDTH, 7), ("outer", 7, WIDTH)]
 
 
-def test_rotation_needs_pairs_of_features() -> None:
+def test_rotation_needs_pairs_of_features():
     with pytest.raises(ConfigError, match="3 features of a head are no pairs to rotate"):
         from_mapping({"model": {"positions": "rotary", "width": 24}})
     narrow = {"positions": "rotary", "encoder": {"width": 24}, "embeddings": {"sharing": "decoder"}}

@@ -1,7 +1,5 @@
 """Layer combinations against their equations, written as loops."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -91,7 +89,7 @@ def formula(module: LinearCombination, x: Tensor) -> list[Tensor]:
     ],
     ids=str,
 )
-def test_dlcl_equals_the_formula(place: str, settings: dict[str, Any], count: int) -> None:
+def test_dlcl_equals_the_formula(place, settings, count):
     module = dlcl(place, count, **settings)
     reads, top = through(module, x())
     for read, expected in zip([*reads, top], formula(module, x()), strict=True):
@@ -99,7 +97,7 @@ def test_dlcl_equals_the_formula(place: str, settings: dict[str, Any], count: in
 
 
 @pytest.mark.parametrize("place", ["before", "after"])
-def test_compiled_norms_are_those_of_training(place: str) -> None:
+def test_compiled_norms_are_those_of_training(place):
     module, graphs = dlcl(place, DEPTH), []
 
     def compile_nothing(graph: Any, inputs: Any) -> Any:
@@ -134,7 +132,7 @@ def sparse(boundaries: tuple[int, ...], count: int = 0) -> LinearCombination:
     return module.double()
 
 
-def test_one_hot_dlcl_equals_the_plain_stack() -> None:
+def test_one_hot_dlcl_equals_the_plain_stack():
     module = sparse(tuple(range(DEPTH + 1)))
     with torch.no_grad():
         module.weight.copy_(torch.eye(DEPTH + 1)[..., None])
@@ -143,13 +141,13 @@ def test_one_hot_dlcl_equals_the_plain_stack() -> None:
         assert torch.equal(tensor, reference)
 
 
-def test_sparse_blocks_without_boundaries_equal_the_plain_stack() -> None:
+def test_sparse_blocks_without_boundaries_equal_the_plain_stack():
     ours, theirs = through(sparse((0,)), x()), through(PlainStack(), x())
     assert all(map(torch.equal, ours[0], theirs[0]))
     assert torch.equal(ours[1], theirs[1])
 
 
-def test_sparse_blocks_equal_figure_4_of_li() -> None:
+def test_sparse_blocks_equal_figure_4_of_li():
     module = sparse((0, 2, 4), 2)
     reads, top = through(module, x())
     first = layer(1)(layer(0)(x()))
@@ -174,7 +172,7 @@ def denseformer(dilation: int, period: int) -> LinearCombination:
 
 @pytest.mark.parametrize("dilation", [1, 2, 3])
 @pytest.mark.parametrize("period", [1, 2, 3])
-def test_denseformer_equals_section_3_of_pagliardini(dilation: int, period: int) -> None:
+def test_denseformer_equals_section_3_of_pagliardini(dilation, period):
     """Y_i = sum_j alpha_ij X_j over j = i (mod k) if p divides i, else X_i; X_i = B_i(Y_{i-1})."""
     module = denseformer(dilation, period)
     with torch.no_grad():
@@ -199,7 +197,7 @@ def test_denseformer_equals_section_3_of_pagliardini(dilation: int, period: int)
 
 
 @pytest.mark.parametrize(("dilation", "period"), [(1, 1), (2, 1), (1, 3)])
-def test_denseformer_starts_as_the_plain_stack(dilation: int, period: int) -> None:
+def test_denseformer_starts_as_the_plain_stack(dilation, period):
     module = denseformer(dilation, period)
     with torch.no_grad():
         for parameter, start in module.init_constants():
@@ -216,20 +214,20 @@ def test_denseformer_starts_as_the_plain_stack(dilation: int, period: int) -> No
         (Weights(initial="one"), [[1.0, 1.0, 1.0]] * 3),
     ],
 )
-def test_weights_at_the_start(settings: Weights, expected: list[list[float]]) -> None:
+def test_weights_at_the_start(settings, expected):
     for groups in (1, 3):
         start = starting_weights(3, settings._replace(groups=groups))
         assert_close(start, torch.tensor(expected)[..., None].expand(3, 3, groups))
 
 
-def test_fixed_weights_are_not_parameters() -> None:
+def test_fixed_weights_are_not_parameters():
     module = dlcl("before", 0, learnable=False)
     assert not list(module.parameters())
     assert not module.state_dict()
     assert_close(through(module, x())[0][1], (x() + layer(0)(x())) / 2)
 
 
-def test_history_dropout_applies_to_what_is_read() -> None:
+def test_history_dropout_applies_to_what_is_read():
     module = sparse((0, 2, 4))
     module.dropout.p = 0.5
     torch.manual_seed(3)

@@ -1,7 +1,5 @@
 """Dropout of an embedding by hand; tests/model/test_transformer.py has the rest of the formula."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 
@@ -14,7 +12,7 @@ def parameter(values: list) -> nn.Parameter:
     return nn.Parameter(torch.tensor(values, dtype=torch.float64))
 
 
-def test_dropout_is_on_the_sum() -> None:
+def test_dropout_is_on_the_sum():
     embedding = TokenEmbedding(parameter(TABLE), nn.Identity(), bias=None, dropout=0.5)
     embedding.positions.forward = lambda x, start: x + 1
     torch.manual_seed(1)
@@ -25,7 +23,7 @@ def test_dropout_is_on_the_sum() -> None:
     ]
 
 
-def test_an_id_may_have_the_row_of_another_and_the_scale_may_be_one() -> None:
+def test_an_id_may_have_the_row_of_another_and_the_scale_may_be_one():
     embedding = TokenEmbedding(
         parameter(TABLE), nn.Identity(), bias=None, dropout=0.0, scale=1.0, alias=(1, 0)
     )

@@ -1,7 +1,5 @@
 """Hyper-connections and mHC against loops over streams and features, number by number."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 
@@ -17,7 +15,6 @@ from nmtdeep.model.layers.hyper_connections import (
     ManifoldConnection,
     sinkhorn_knopp,
 )
-from nmtdeep.model.transformer import Transformer
 
 SUBLAYERS, STREAMS, WIDTH = 3, 2, 4
 SHAPE = (2, 3, WIDTH)
@@ -84,7 +81,7 @@ def by_position(
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_hyper_connections_equal_equations_2_and_10_to_13(dynamic: bool) -> None:
+def test_hyper_connections_equal_equations_2_and_10_to_13(dynamic):
     norms = [nn.LayerNorm(WIDTH) if dynamic else None for _ in range(SUBLAYERS)]
     parts = [filled(HyperConnection(k, STREAMS, norms[k])) for k in range(SUBLAYERS)]
 
@@ -111,7 +108,7 @@ def test_hyper_connections_equal_equations_2_and_10_to_13(dynamic: bool) -> None
     assert_close(through(HyperConnections(parts, STREAMS), x()), by_position(x(), weights))
 
 
-def test_mhc_equals_equations_7_to_9() -> None:
+def test_mhc_equals_equations_7_to_9():
     n = STREAMS
     parts = [
         filled(ManifoldConnection(k, n, WIDTH, iterations=3, epsilon=1e-3))
@@ -144,7 +141,7 @@ def test_mhc_equals_equations_7_to_9() -> None:
     assert_close(through(HyperConnections(parts, n), x()), by_position(x(), weights))
 
 
-def test_mixing_matrices_of_mhc_are_doubly_stochastic() -> None:
+def test_mixing_matrices_of_mhc_are_doubly_stochastic():
     logits = torch.randn(5, 7, 4, 4, generator=torch.Generator().manual_seed(3)).double()
     matrix = sinkhorn_knopp(logits, 100)
     assert (matrix >= 0).all()
@@ -164,7 +161,7 @@ def pre_norm(x: Tensor, norm: nn.Module) -> Tensor:
 
 @pytest.mark.parametrize("streams", [1, 2, 4])
 @pytest.mark.parametrize("kind", ["static", "dynamic", "mhc"])
-def test_at_the_start_the_streams_are_pre_norms_residual(kind: str, streams: int) -> None:
+def test_at_the_start_the_streams_are_pre_norms_residual(kind, streams):
     parts: Sequence[HyperConnection | ManifoldConnection] = [
         ManifoldConnection(k, streams, WIDTH, iterations=20, epsilon=1e-5)
         if kind == "mhc"
@@ -181,9 +178,7 @@ def test_at_the_start_the_streams_are_pre_norms_residual(kind: str, streams: int
 
 @pytest.mark.parametrize("residual", ["pre_norm", "no_norm"])
 @pytest.mark.parametrize("bridge", ["top_layer", "transparent"])
-def test_a_model_of_one_stream_starts_as_the_plain_one(
-    residual: str, bridge: str, tiny_model: Callable[..., Transformer]
-) -> None:
+def test_a_model_of_one_stream_starts_as_the_plain_one(residual, bridge, tiny_model):
     reads = {"type": "hyper_connections", "streams": 1}
     choice = {"encoder": residual, "decoder": residual, "bridge": bridge}
     plain = tiny_model(seed=1, **choice)
@@ -201,7 +196,7 @@ def test_a_model_of_one_stream_starts_as_the_plain_one(
     assert_close(stepwise, parallel, rtol=0, atol=1e-12)
 
 
-def test_streams_have_readers_of_their_own() -> None:
+def test_streams_have_readers_of_their_own():
     """Without them all streams would have the same gradient, and stay the same forever."""
     mhc = initial(ManifoldConnection(5, 4, WIDTH, iterations=20, epsilon=1e-5))
     hyper = initial(HyperConnection(5, 4))
@@ -212,9 +207,7 @@ def test_streams_have_readers_of_their_own() -> None:
     assert_close(torch.stack(kept), torch.eye(4, dtype=torch.float64), rtol=0, atol=2e-3)
 
 
-def test_grown_connections_come_with_their_layers(
-    tiny_model: Callable[..., Transformer],
-) -> None:
+def test_grown_connections_come_with_their_layers(tiny_model):
     reads = {"type": "hyper_connections", "streams": 2}
     old, new = (
         tiny_model(seed=depth, combinations=(reads, reads), depth=depth) for depth in (2, 3)

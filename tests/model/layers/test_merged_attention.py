@@ -1,7 +1,5 @@
 """Average and merged attention against loops over positions."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -36,7 +34,7 @@ def context() -> Context:
 
 @pytest.mark.parametrize("feed_forward", [False, True])
 @pytest.mark.parametrize("gate", [False, True])
-def test_average_attention_equals_a_loop(gate: bool, feed_forward: bool) -> None:
+def test_average_attention_equals_a_loop(gate, feed_forward):
     inner = FeedForward(WIDTH, 10) if feed_forward else None
     module = filled(AverageAttention(WIDTH, gate=gate, feed_forward=inner))
     x = random(SENTENCES, TARGET, WIDTH, seed=9)
@@ -56,7 +54,7 @@ def test_average_attention_equals_a_loop(gate: bool, feed_forward: bool) -> None
             assert_close(out[sentence, place], expected)
 
 
-def test_merged_attention_shares_value_and_output_projections() -> None:
+def test_merged_attention_shares_value_and_output_projections():
     cross = CrossAttention(WIDTH, HEADS)
     module = filled(MergedAttention(cross))
     x = random(SENTENCES, TARGET, WIDTH, seed=9)
@@ -81,7 +79,7 @@ def test_merged_attention_shares_value_and_output_projections() -> None:
         lambda: AverageAttention(WIDTH, gate=True),
     ],
 )
-def test_both_adds_the_outputs_of_its_parts(make) -> None:
+def test_both_adds_the_outputs_of_its_parts(make):
     first, second = filled(make()), filled(CrossAttention(WIDTH, HEADS))
     module = Both(first, second)
     x = random(SENTENCES, TARGET, WIDTH, seed=9)
