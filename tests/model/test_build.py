@@ -15,18 +15,17 @@ from nmtdeep.model.layers.sublayer import Context
 
 
 @pytest.mark.parametrize(
-    ("sharing", "tables", "tied"),
-    [("all", 1, (0, 0, 0)), ("decoder", 2, (0, 1, 1)), ("none", 3, (0, 1, 2))],
+    ("sharing", "numbers", "tied"),
+    [("all", 20, (0, 0, 0)), ("decoder", 20 + 23, (0, 1, 1)), ("none", 20 + 2 * 23, (0, 1, 2))],
 )
-def test_sharing_of_tables(sharing, tables, tied, tiny_model):
+def test_sharing_of_tables(sharing, numbers, tied, tiny_model):
     model = tiny_model(sharing=sharing)
     owners = (model.source_embedding, model.target_embedding, model.output)
-    weights = [owner.weight for owner in owners]
-    first_seen = list(dict.fromkeys(map(id, weights)))
-    assert tuple(first_seen.index(id(weight)) for weight in weights) == tied
+    weights = [id(owner.weight) for owner in owners]
+    first_seen = list(dict.fromkeys(weights))
+    assert tuple(map(first_seen.index, weights)) == tied
     count = sum(weight.numel() for weight in model.parameters() if weight.shape[0] in (20, 23))
-    source, target = 20, 20 if sharing == "all" else 23
-    assert count == 8 * [source, source + target, source + 2 * target][tables - 1]
+    assert count == 8 * numbers
 
 
 def test_the_embedding_bias_is_one_vector_for_both_sides(tiny_model):

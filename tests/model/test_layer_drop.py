@@ -34,12 +34,6 @@ def test_a_layer_is_skipped_with_its_probability(layer):
     assert all(torch.equal(out, whole) for out in passes(layer.eval(), 20))
 
 
-def test_no_draw_without_layer_drop(layer):
-    torch.manual_seed(5)
-    layer(X, Context())
-    assert torch.rand(()) == torch.rand((), generator=torch.Generator().manual_seed(5))
-
-
 @pytest.mark.parametrize("keeps", ["all", "input"])
 def test_skipped_layers_get_zero_gradients(keeps, tiny_model, make_batch):
     """The gradient is that of a model without the layers; all ranks and batches add zeros."""

@@ -9,17 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from nmtdeep.config.load import from_mapping
-from nmtdeep.errors import ConfigError
 from nmtdeep.model.build import initialize
 from nmtdeep.model.layer_variants import WEIGHTS, GatedSum, RungeKutta, WeightedSum
 from nmtdeep.model.layers.residual import NoNorm
 from nmtdeep.model.layers.sublayer import Context, State, Sublayer
-from nmtdeep.model.transformer import Transformer
 
 EXACT = {"rtol": 0, "atol": 1e-12}
 X = torch.randn(1, 4, 8, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-Make = Callable[..., Transformer]
 Function = Callable[[Tensor], Tensor]
 
 
@@ -90,12 +86,6 @@ def test_a_layer_equals_the_steps_written_out(expected, settings, function, tiny
         return out - y if function == "change" else out
 
     assert_close(layer(X, Context()), expected(X, value, layer), **EXACT)
-
-
-def test_a_gate_weighs_two_values():
-    form = {"type": "runge_kutta", "order": 4, "weights": "gate"}
-    with pytest.raises(ConfigError, match="a gate weighs two values, and order: 4 has 4"):
-        from_mapping({"model": {"encoder": {"residual": form}}})
 
 
 def test_gates_are_drawn_and_learned_weights_start_at_one(tiny_model, tiny_config):

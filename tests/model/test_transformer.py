@@ -9,18 +9,17 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from model.choices import COMBINATIONS, VARIANTS, label
+from model.choices import COMBINATIONS, VARIANTS
 from nmtdeep.model.transformer import Layer, Transformer
 from nmtdeep.text.vocabulary import PAD
 
-NORMS = ("pre_norm", "post_norm")
 SOURCE = torch.tensor([[5, 9, 4, 7, 1], [8, 3, 1, PAD, PAD], [1, PAD, PAD, PAD, PAD]])
 TARGET = torch.tensor([[1, 6, 5, 19], [1, 12, 7, 4], [1, 9, PAD, PAD]])
 LENGTHS = [(5, 4), (3, 4), (1, 2)]
 EXACT = {"rtol": 0, "atol": 1e-12}
 
 
-@pytest.fixture(params=COMBINATIONS, ids=label)
+@pytest.fixture(params=COMBINATIONS, ids=range(len(COMBINATIONS)))
 def each_model(request, tiny_model):
     """Every two variants of different slots in some model: for the equations of a search."""
     return tiny_model(seed=1, **request.param)
@@ -42,34 +41,25 @@ def real(x: Tensor) -> Iterator[Tensor]:
         yield row[:length]
 
 
-def test_stepwise_equals_parallel(each_model):
-    model = each_model
-    encoded = model.encode(SOURCE)
-    parallel = model.output(model.decode(TARGET, encoded))
-    state = model.start(encoded)
-    stepwise = [model.step(TARGET[:, place], state) for place in range(TARGET.shape[1])]
-    for step, whole in zip(real(torch.stack(stepwise, dim=1)), real(parallel), strict=True):
-        assert_close(step, whole, **EXACT)
-
-
-def test_a_batch_equals_its_sentences_alone(each_model):
-    model = each_model
-    together = logits(model, SOURCE, TARGET)
+def test_stepwise_equals_parallel_and_a_batch_equals_its_sentences_alone(each_model):
+    encoded = each_model.encode(SOURCE)
+    parallel = each_model.output(each_model.decode(TARGET, encoded))
+    state = each_model.start(encoded)
+    stepwise = [each_model.step(TARGET[:, place], state) for place in range(TARGET.shape[1])]
+    assert_close([*real(torch.stack(stepwise, dim=1))], [*real(parallel)], **EXACT)
     for number, (source, target) in enumerate(LENGTHS):
-        alone = logits(model, SOURCE[number : number + 1, :source], TARGET[[number], :target])
-        assert_close(together[number, :target], alone[0], **EXACT)
+        alone = logits(each_model, SOURCE[[number], :source], TARGET[[number], :target])
+        assert_close(parallel[number, :target], alone[0], **EXACT)
 
 
 def test_padding_is_never_read(model):
-    before = model(SOURCE, TARGET)
+    before = [*real(model(SOURCE, TARGET))]
     with torch.no_grad():
         for table in {model.source_embedding.weight, model.target_embedding.weight}:
             table[PAD] = 1000 * torch.randn(table.shape[1], dtype=table.dtype)
-    for first, second in zip(real(before), real(model(SOURCE, TARGET)), strict=True):
-        assert torch.equal(first, second)
+    assert all(map(torch.equal, before, real(model(SOURCE, TARGET))))
     wider = torch.cat((SOURCE, torch.full((3, 4), PAD)), dim=1)
-    for first, second in zip(real(before), real(model(wider, TARGET)), strict=True):
-        assert_close(first, second, **EXACT)
+    assert_close([*real(model(wider, TARGET))], before, **EXACT)
 
 
 def test_the_future_does_not_leak(model):
@@ -189,35 +179,31 @@ def same_layer(theirs: nn.Module, ours: Layer) -> Iterator[tuple]:
         yield from same_linear(getattr(theirs, f"norm{number}"), wrapper.norm)
 
 
-@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("norm", ["pre_norm", "post_norm"])
 def test_the_model_equals_torchs_transformer(norm, tiny_model):
     first = norm == "pre_norm"
     model = tiny_model(seed=3, encoder=norm, decoder=norm, sharing="none", bias=True)
     shared = {"dropout": 0.0, "batch_first": True, "norm_first": first, "dtype": torch.float64}
-    top = nn.LayerNorm(8, dtype=torch.float64) if first else None
+    tops = [nn.LayerNorm(8, dtype=torch.float64) if first else None for _ in range(2)]
+    layers = [
+        kind(8, 2, 12, **shared)
+        for kind in (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
+    ]
     # In training mode, for in evaluation torch takes a fast path that zeroes padded positions.
-    encoder = nn.TransformerEncoder(
-        nn.TransformerEncoderLayer(8, 2, 12, **shared), 2, norm=top, enable_nested_tensor=False
-    ).train()
-    top = nn.LayerNorm(8, dtype=torch.float64) if first else None
-    decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 12, **shared), 2, norm=top)
+    encoder = nn.TransformerEncoder(layers[0], 2, norm=tops[0], enable_nested_tensor=False).train()
+    decoder = nn.TransformerDecoder(layers[1], 2, norm=tops[1])
     for theirs, ours in ((encoder, model.encoder), (decoder, model.decoder)):
         for reference, layer in zip(theirs.layers, ours.layers, strict=True):
             copy(same_layer(reference, layer))
         if first:
             copy(same_linear(theirs.norm, ours.norm))
     tables = (model.source_embedding.weight, model.target_embedding.weight)
-    bias = model.source_embedding.bias
-    padding = SOURCE == PAD
+    bias, padding = model.source_embedding.bias, SOURCE == PAD
     memory = encoder(embedded(SOURCE, tables[0], bias), src_key_padding_mask=padding)
     for ours in model.encode(SOURCE).memories:
         assert_close(ours, memory, **EXACT)
-    hidden = decoder(
-        embedded(TARGET, tables[1], bias),
-        memory,
-        tgt_mask=torch.ones(4, 4, dtype=torch.bool).triu(1),
-        memory_key_padding_mask=padding,
-    )
+    masks = {"tgt_mask": torch.ones(4, 4).bool().triu(1), "memory_key_padding_mask": padding}
+    hidden = decoder(embedded(TARGET, tables[1], bias), memory, **masks)
     assert_close(logits(model, SOURCE, TARGET), hidden @ model.output.weight.T, **EXACT)
 
 

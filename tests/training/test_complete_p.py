@@ -1,28 +1,21 @@
 """CompleteP: branches, and the groups of Adam by the rules of depth of the paper's Table 1."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
 from pydantic import ValidationError
-from torch import nn
 from torch.testing import assert_close
 
 from nmtdeep.config.optimizer import Adam
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.training import Training
 from nmtdeep.data.batch import RankBatches
-from nmtdeep.model.layers.residual import CompleteP
-from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.optimizer import make_optimizer
 from nmtdeep.training.step import Step
 
 LR, EPSILON, BASE = 0.01, 1e-3, 2
-MakeModel = Callable[..., Transformer]
 
 
-def residual(alpha: float = 1.0) -> dict[str, Any]:
+def residual(alpha: float = 1.0) -> dict[str, object]:
     return {"type": "complete_p", "base_depth": BASE, "alpha": alpha}
 
 
@@ -89,14 +82,3 @@ def test_the_table_is_one_of_adam():
     Recipe.model_validate(described)
     with pytest.raises(ValidationError, match="complete_p sets rates of Adam, not of muon"):
         Recipe.model_validate(described | {"training": {"optimizer": "muon"}})
-
-
-def test_one_branch_by_hand():
-    class Double(nn.Module):
-        def forward(self, x: torch.Tensor, *_: object) -> torch.Tensor:
-            return 2 * x
-
-    norm = nn.LayerNorm(2, eps=0.0).double()
-    wrapper = CompleteP(Double(), norm, ratio=4.0, alpha=1.0, dropout=0.0)
-    x = torch.tensor([[[1.0, 3.0]]], dtype=torch.float64)
-    assert wrapper(x, None)[0, 0].tolist() == pytest.approx([1 - 2 / 4, 3 + 2 / 4])

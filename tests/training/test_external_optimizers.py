@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from installed import installed
 from torch import Tensor
 
 from nmtdeep import checkpoint
@@ -91,12 +92,7 @@ LR = 0.01
 
 @pytest.fixture(autouse=True)
 def borrowed(tmp_path, monkeypatch):
-    (tmp_path / "borrowed-1.dist-info").mkdir()
-    (tmp_path / "borrowed.py").write_text(CODE)
-    (tmp_path / "borrowed-1.dist-info" / "METADATA").write_text("Name: borrowed\nVersion: 1\n")
-    points = "[nmtdeep.variants]\nborrowed.any = borrowed:Any_\n"
-    (tmp_path / "borrowed-1.dist-info" / "entry_points.txt").write_text(points)
-    monkeypatch.syspath_prepend(tmp_path)
+    yield from installed("borrowed", CODE, {"borrowed.any": "Any_"}, tmp_path, monkeypatch)
 
 
 class Run:
@@ -140,32 +136,29 @@ def equal(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
 @pytest.fixture
 def start(tiny_model, make_batch):
     share = RankBatches.single([make_batch(*SENTENCES)])
-    yield lambda name, options: Run(tiny_model(dtype=torch.float32), share, name, options)
+    return lambda name, options: Run(tiny_model(dtype=torch.float32), share, name, options)
 
 
 @pytest.mark.parametrize(("name", "options"), CASES, ids=str)
 @pytest.mark.parametrize("scaled", [False, True], ids=["", "scaled"])
-def test_bad_updates_change_nothing_and_training_resumes(name, options, scaled, start, tiny_model):
-    weights = checkpoint.weights(tiny_model(dtype=torch.float32))
-    hurt, spared = start(name, options), start(name, options)
+def test_bad_updates_change_nothing_and_training_resumes(name, options, scaled, start):
+    hurt, spared, resumed = (start(name, options) for _ in range(3))
     fresh = hurt.tensors()  # Adagrad's state is there from the start
-    assert equal(checkpoint.weights(hurt.step.model), weights)
+    weights = checkpoint.weights(resumed.step.model).keys()
     if scaled:
         for run in (hurt, spared):
-            run.step.passes.scaler = torch.amp.GradScaler(
-                "cpu", init_scale=1.0, growth_interval=1000
-            )
+            scaler = torch.amp.GradScaler("cpu", init_scale=1.0, growth_interval=1000)
+            run.step.passes.scaler = scaler
     hurt.update(1, bad=True)
     assert equal(hurt.tensors(), fresh)
     for number in (2, 3):
         hurt.update(number)
         spared.update(number)
     before = hurt.tensors()
-    assert not equal({name: before[name] for name in weights}, weights)
+    assert not all(before[name].equal(fresh[name]) for name in weights)
     hurt.update(4, bad=True)
     assert equal(hurt.tensors(), before)
     assert equal(spared.tensors(), before)
-    resumed = start(name, options)
     restored = {name: before[name] for name in weights}
     checkpoint.load_weights(resumed.step.model, restored, Path("the test"))
     restore_optimizer(resumed.step.model, resumed.step.optimizer, hurt.moments())
@@ -184,11 +177,6 @@ def test_what_cannot_train_is_refused_in_one_line(name, start):
     said = str(caught.value)
     assert said.startswith("training.optimizer: borrowed.any of the package borrowed 1 cannot be")
     assert "\n" not in said
-
-
-def test_every_optimizer_of_torch_is_tried():
-    assert {"SGD", "Adagrad", "Adam", "AdamW", "RMSprop", "NAdam", "RAdam"} <= CLASSES.keys()
-    assert {name for name, _ in CASES} | REFUSED.keys() >= CLASSES.keys()
 
 
 def test_moments_of_another_optimizer_are_refused(start):

@@ -27,7 +27,8 @@ from nmtdeep.training.state import Progress, optimizer_tensors
 from nmtdeep.training.step import Step
 from nmtdeep.training.trainer import Trainer
 from training.in_ranks import in_ranks
-from training.test_divergence import run, shares, weights
+from training.test_divergence import run, shares
+from training.tiny import equal, recipe_of, values
 
 TOKENS = 200
 ERRORS = [
@@ -88,10 +89,6 @@ def step_of(model: Transformer, ranks: Ranks = ALONE, **changes: Any) -> Step:
     return Step(model, Training.model_validate(SETTINGS | changes), ranks=ranks)
 
 
-def values(model: Transformer) -> dict[str, torch.Tensor]:
-    return {name: value.detach().clone() for name, value in model.named_parameters()}
-
-
 @pytest.mark.parametrize(
     ("tokens", "parts", "failures"),
     # 8 x 6 = 48 -> 24 -> 12; 3 x 6 = 18 fits in 24 and not in 12; then 6, sentence by sentence.
@@ -138,35 +135,23 @@ def test_errors_of_every_allocator_are_recognized(error, tiny_model, batches):
     assert step.update(RankBatches.single(batches), 1, 0.01).max_tokens == 24
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        "mat1 and mat2 shapes cannot be multiplied",
-        # An operation that oneDNN does not have, not a lack of memory.
-        "could not create a primitive descriptor for a matmul primitive",
-    ],
-)
-def test_other_errors_are_raised(message, tiny_model, batches):
+def test_other_errors_are_raised(tiny_model, batches):
+    """An operation that oneDNN does not have is not a lack of memory."""
+    message = "could not create a primitive descriptor for a matmul primitive"
     step = step_of(tiny_model())
     Memory(step.model, 24, RuntimeError(message))
     with pytest.raises(RuntimeError, match=message):
         step.update(RankBatches.single(batches), 1, 0.01)
 
 
-def test_a_pair_that_does_not_fit_is_numbered(tiny_model, batches):
-    step = step_of(tiny_model())
-    Memory(step.model, 5)
-    with pytest.raises(
-        OutOfMemoryError, match=r"^training sentence 1 of corpus: out of memory with 6"
-    ):
-        step.update(RankBatches.single(batches[:1]), 1, 0.01)
-
-
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_pair_that_does_not_fit_has_the_name_of_its_corpus(tiny_run, packed):
     whole = read_batch(tiny_run.data.corpus("valid"), np.array([2, 4]), packed=packed)
-    assert str(too_large(whole)).startswith("a batch of 2 pairs of valid: out of memory with ")
-    assert str(too_large(whole.part(1, 2))).startswith("training sentence 5 of valid: out of ")
+    assert str(too_large(whole)).startswith("a batch of 2 pairs of valid: ")
+    trainer = trainer_of(tiny_run)
+    Memory(trainer.model, 1)
+    with pytest.raises(OutOfMemoryError, match="sentence 5 of valid: "):
+        trainer.step.update(RankBatches.single([whole.part(1, 2)]), 1, 0.01)
 
 
 def second_is_short(
@@ -203,12 +188,11 @@ def test_a_shard_out_of_memory_ends_all_with_a_hint(tiny_model, batches):
 # The largest batch
 
 
-def trainer_of(tiny_run: Any, *, width: int = 16, **training: Any) -> Trainer:
+def trainer_of(tiny_run: Any, *, width: int = 16) -> Trainer:
     batches = {"tokens_per_update": 2 * TOKENS, "group_tokens": TOKENS, "max_tokens": TOKENS}
-    settings = {"precision": "fp32", "batches": batches, **training}
-    values = tiny_run.recipe.model_dump() | {"training": settings}
-    values["model"]["width"] = width
-    return Trainer(Setup(Recipe.model_validate(values), tiny_run.data))
+    described = recipe_of(tiny_run, precision="fp32", batches=batches).model_dump()
+    described["model"]["width"] = width
+    return Trainer(Setup(Recipe.model_validate(described), tiny_run.data))
 
 
 def test_the_trial_changes_nothing(tiny_run):
@@ -224,33 +208,27 @@ def test_the_trial_changes_nothing(tiny_run):
     assert twice.check_largest_batch(DataPosition()) == 0
     for trainer in (once, twice):
         run(trainer, shares(tiny_run.data)[2:], Progress(update=2))
-    assert all(map(torch.equal, weights(once), weights(twice)))
-    moments = [optimizer_tensors(each.model, each.step.optimizer) for each in (once, twice)]
-    assert all(torch.equal(moments[0][name], moments[1][name]) for name in moments[0])
+    assert equal(values(once.model), values(twice.model))
+    assert equal(*(optimizer_tensors(each.model, each.step.optimizer) for each in (once, twice)))
 
 
-def test_the_largest_batch_of_a_window_is_found(tiny_config, tiny_run):
-    model, random = tiny_config().model_dump(), np.random.default_rng(8)
-    lengths = random.integers(3, 12, (2, 300))
+@pytest.mark.parametrize("max_tokens", [60, 110, TOKENS])
+def test_the_largest_batch_of_a_window_is_found(max_tokens, tiny_config, tiny_run):
+    lengths = np.random.default_rng(8).integers(3, 12, (2, 300))
     batches = Batches(group_tokens=TOKENS, tokens_per_update=2 * TOKENS)
     window = Plan(1, batches).window(corpus(lengths), 0, 0)
-
-    for max_tokens in (60, 110, TOKENS):
-        training = {"batches": {"max_tokens": max_tokens}}
-        recipe = Recipe.model_validate({"model": model, "training": training})
-
-        def cells(batch: np.ndarray) -> int:
-            return len(batch) * int(window.lengths[:, batch].max(axis=1).sum())
-
-        every = [
-            batch
-            for groups in window.updates
-            for batch in split_groups(window.lengths, groups, max_tokens)
-        ]
-        largest = largest_batch(window, Setup(recipe, tiny_run.data))
-        assert any(np.array_equal(largest, batch) for batch in every)
-        # Longer sentences may make up for some tokens, by their attention.
-        assert cells(largest) >= 0.9 * max(map(cells, every))
+    training = {"batches": {"max_tokens": max_tokens}}
+    recipe = Recipe.model_validate({"model": tiny_config().model_dump(), "training": training})
+    every = [
+        batch
+        for groups in window.updates
+        for batch in split_groups(window.lengths, groups, max_tokens)
+    ]
+    largest = largest_batch(window, Setup(recipe, tiny_run.data))
+    assert any(np.array_equal(largest, batch) for batch in every)
+    cells = [len(each) * window.lengths[:, each].max(axis=1).sum() for each in (largest, *every)]
+    # Longer sentences may make up for some tokens, by their attention.
+    assert cells[0] >= 0.9 * max(cells)
 
 
 def test_a_largest_batch_that_does_not_fit_lowers_the_limit(tiny_run):
@@ -263,7 +241,7 @@ def test_a_largest_batch_that_does_not_fit_lowers_the_limit(tiny_run):
     assert memory.failures == 0
 
 
-@pytest.mark.parametrize("fits", [1, 3, 10, 19, 20, 500])
+@pytest.mark.parametrize("fits", [1, 19, 20])
 def test_on_a_cpu_two_parts_of_the_largest_batch_tell_what_fits(fits, tiny_run, monkeypatch):
     """A pair takes 1,000 bytes, beside 5,000 for all and the 70 that stay."""
     trainer, seen = trainer_of(tiny_run), []

@@ -38,15 +38,12 @@ def test_the_opening_table_warns_of_emulated_bf16(native, tiny_run, monkeypatch)
     [
         # 100 layers of 4 d^2 + 2 d f numbers and 6 of 8 d^2 + 2 d f, 4 bytes each
         ({"encoder": {"depth": 100}, "width": 2**16}, r"7\.8 TB"),
-        ({"width": 8 * 10**9}, r"[\d,.]+ TB"),
         ({"decoder": {"feed_forward": 10**15}}, r"[\d,.]+ TB"),
     ],
-    ids=["layers", "width", "feed_forward"],
 )
 def test_a_model_larger_than_any_memory_is_refused_at_once(changes, takes):
     described = Recipe.model_validate({"model": changes}).model
-    message = rf"the weights of this model take {takes}, .* has \d.*: lower model"
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=rf"model take {takes}, .*: lower model"):
         check_model_fits(described, source_types=100, target_types=100)
 
 
@@ -55,11 +52,10 @@ def test_idle_ranks_of_any_stage_are_refused(tiny_run):
     batches = {"tokens_per_update": 800, "group_tokens": 400, "max_tokens": 400}
     values["training"] |= {"batches": batches, "stages": [{"updates": 1}, {}]}
     check(Recipe.model_validate(values), tiny_run.data, Ranks(0, 2))
-    said = "updates of 800 tokens in batches of 400 leave some of 3 processes idle.* 267 or fewer"
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match="267 or fewer"):
         check(Recipe.model_validate(values), tiny_run.data, Ranks(0, 3))
     values["training"]["stages"] = [{"updates": 1}, {"tokens_per_update": 400}]
-    with pytest.raises(UserError, match="updates of 400 tokens in batches of 400"):
+    with pytest.raises(UserError, match="updates of 400 tokens"):
         check(Recipe.model_validate(values), tiny_run.data, Ranks(0, 2))
 
 
@@ -75,8 +71,3 @@ def test_shards_need_several_processes(tiny_run):
     with pytest.raises(UserError) as caught:
         check(tiny_run.recipe.with_training(sharding="full"), tiny_run.data, Ranks())
     assert caught.value.problems[0].where == "training.sharding"
-
-
-def test_corpora_are_opened_once(tiny_run):
-    setup = check(tiny_run.recipe, tiny_run.data, Ranks())
-    assert setup.data.corpus("valid") is setup.at_stage(0).data.corpus("valid")

@@ -23,18 +23,16 @@ from nmtdeep.training.ranks import ALONE, Ranks
 from training.in_ranks import in_ranks, launched
 
 
-def numbers(rank: int) -> list[torch.Tensor]:
-    return [
-        torch.full((2, 3), float(rank)), torch.arange(4.0) * rank, torch.tensor(10.0**rank)
-    ]  # fmt: skip
-
-
 def exchange(ranks: Ranks) -> None:
     """Each rank checks what it has after every kind of exchange."""
     assert ranks.is_first == (ranks.rank == 0) and ranks.size == 3
-    expected = [torch.full((2, 3), 3.0), torch.arange(4.0) * 3, torch.tensor(111.0)]
+
+    def numbers(rank: int) -> list[torch.Tensor]:
+        return [torch.full((2, 3), float(rank)), torch.arange(4.0) * rank, torch.tensor(10.0**rank)]
+
     values = numbers(ranks.rank)
     ranks.all_reduce(values)
+    expected = [torch.full((2, 3), 3.0), torch.arange(4.0) * 3, torch.tensor(111.0)]
     assert all(map(torch.equal, values, expected))
     values = numbers(ranks.rank)
     ranks.broadcast_tensors(values)
@@ -98,13 +96,6 @@ def test_a_machine_with_another_corpus_is_named(tiny_run, tmp_path):
     folders, out = (tiny_run.data.path, other), tmp_path / "run"
     with pytest.raises(UserError, match=message):
         launched(2, partial(train_on_own, tiny_run.recipe, folders, out))
-
-
-def test_one_rank_exchanges_nothing():
-    value = torch.ones(3)
-    ALONE.all_reduce([value])
-    assert torch.equal(value, torch.ones(3))
-    assert ALONE.broadcast("a") == "a" and ALONE.all_reduce_max(3, 1.5) == [3, 1.5]
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3])

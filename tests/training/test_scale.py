@@ -36,17 +36,13 @@ class State(NamedTuple):
 
 
 class Job(NamedTuple):
-    """Updates `first` to `last` (not included) from `start`, or from the model as it is.
-
-    Attributes:
-        keeps: `training.checkpoint_activations`.
-    """
+    """Updates `first` to `last` (not included) from `start`, or from the model as it is."""
 
     first: int
     last: int
     start: State | None = None
     sharded: bool = False
-    keeps: str = "none"
+    keeps: str = "none"  # `training.checkpoint_activations`
 
 
 def shares(plan: list[list[Batch]], ranks: Ranks) -> list[RankBatches]:
@@ -84,9 +80,11 @@ def _work(ranks: Ranks, model: Transformer, own: list[RankBatches], job: Job) ->
 def plan(make_batch):
     random = np.random.default_rng(3)
 
-    def sentences(count: int) -> list[list[int]]:
-        lengths = random.integers(1, 9, count)
-        return [[*random.integers(3, 20, length).tolist(), EOS] for length in lengths]
+    def sentences(count):
+        return [
+            [*random.integers(3, 20, length).tolist(), EOS]
+            for length in random.integers(1, 9, count)
+        ]
 
     return [
         [make_batch(sentences(size), sentences(size)) for size in random.integers(1, 4, count)]

@@ -17,32 +17,22 @@ STAGES = [
 
 
 def recipe(stages: list[dict[str, Any]] = STAGES, **training: Any) -> Recipe:
-    return Recipe.model_validate(
-        {
-            "model": {
-                "encoder": {
-                    "depth": 18,
-                    "combination": {"type": "sparse_blocks", "blocks": [0, 6, 12, 18]},
-                }
-            },
-            "training": {"stages": stages, **training},
-        }
-    )
+    blocks = {"type": "sparse_blocks", "blocks": [0, 6, 12, 18]}
+    model = {"encoder": {"depth": 18, "combination": blocks}}
+    return Recipe.model_validate({"model": model, "training": {"stages": stages, **training}})
 
 
 def test_each_stage_is_a_recipe_without_stages():
     stages = [recipe().at_stage(number) for number in range(3)]
-    assert [stage.model.encoder.depth for stage in stages] == [6, 12, 18]
-    assert [stage.model.encoder.combination.blocks for stage in stages] == [
-        (0, 6),
-        (0, 6, 12),
-        (0, 6, 12, 18),
-    ]
+    encoders = [stage.model.encoder for stage in stages]
+    assert [each.depth for each in encoders] == [6, 12, 18]
+    assert [each.combination.blocks for each in encoders] == [(0, 6), (0, 6, 12), (0, 6, 12, 18)]
     assert {stage.model.decoder.depth for stage in stages} == {6}
-    assert [stage.training.batches.max_tokens for stage in stages] == [None, 2048, None]
-    assert [stage.training.batches.tokens_per_update for stage in stages] == [25_000, 25_000, 9000]
-    assert {stage.training.stages for stage in stages} == {()}
+    batches = [stage.training.batches for stage in stages]
+    assert [each.max_tokens for each in batches] == [None, 2048, None]
+    assert [each.tokens_per_update for each in batches] == [25_000, 25_000, 9000]
     for stage in stages:  # each is a recipe that a file could hold
+        assert stage.training.stages == ()
         assert Recipe.model_validate(stage.model_dump()) == stage
     assert Recipe().at_stage(0) == Recipe()
 
@@ -75,30 +65,23 @@ def test_new_batches_begin_an_epoch():
 
 
 @pytest.mark.parametrize(
-    ("training", "message"),
+    ("training", "word"),
     [
-        ({"stages": [{"encoder": 6}, {}]}, "stage 1 has no end: set its updates or epochs"),
-        ({"stages": [{"encoder": 6, "epochs": 1}, {"encoder": 12}]}, r"encoder depths \[6, 12\]"),
-        ({"stages": [{"encoder": 24, "epochs": 1}, {}]}, r"must rise to model.encoder.depth 18"),
-        ({"stages": [{"epochs": 1, "updates": 1}, {}]}, "in updates or in epochs, not both"),
-        ({"frozen": {"decoder": 7}}, "decoder 7 is more than the 6 layers"),
+        ({"stages": [{"encoder": 6}, {}]}, "stage 1 has no end"),
+        ({"stages": [{"encoder": 6, "epochs": 1}, {"encoder": 12}]}, r"\[6, 12\]"),
+        ({"stages": [{"encoder": 24, "epochs": 1}, {}]}, "must rise"),
+        ({"stages": [{"epochs": 1, "updates": 1}, {}]}, "not both"),
+        ({"frozen": {"decoder": 7}}, "decoder 7"),
+        ({"stages": [{"encoder": 6, "epochs": 1}, {}], "frozen": {"encoder": 7}}, "encoder 7"),
         (
-            {"stages": [{"encoder": 6, "epochs": 1}, {}], "frozen": {"encoder": 7}},
-            "encoder 7 is more than the 6 layers",
-        ),
-        (
-            {
-                "stages": [{"encoder": 4, "epochs": 1}, {}],
-                "growth": {"strategy": "stack_all"},
-            },
-            r"stack_all repeats the whole stack, but encoder depths are \[4, 18\]",
+            {"stages": [{"encoder": 4, "epochs": 1}, {}], "growth": {"strategy": "stack_all"}},
+            "stack_all repeats",
         ),
     ],
 )
-def test_invalid_stages_are_refused(training, message):
-    stages = training.pop("stages", [])
-    with pytest.raises(ValueError, match=message):
-        recipe(stages, **training)
+def test_invalid_stages_are_refused(training, word):
+    with pytest.raises(ValueError, match=word):
+        recipe(training.get("stages", []), **{**training, "stages": ()} | training)
 
 
 def test_a_state_with_an_older_name_is_read():

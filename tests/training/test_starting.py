@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import Tensor
 
 from nmtdeep import checkpoint
 from nmtdeep.config.load import read_config
@@ -20,13 +19,13 @@ from nmtdeep.config.training import Training
 from nmtdeep.data.batch import RankBatches, read_batch
 from nmtdeep.errors import UserError
 from nmtdeep.growing import grow
-from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.run_directory import RunDirectory, open_run
 from nmtdeep.training.schedule import learning_rate
 from nmtdeep.training.setup import Setup
 from nmtdeep.training.state import Progress
 from nmtdeep.training.step import Step
 from nmtdeep.training.trainer import Trainer, freeze
+from training.tiny import equal, values
 
 
 def recipe_from(tiny_run: Any, path: Path | None, **changes: Any) -> Recipe:
@@ -43,15 +42,6 @@ def recipe_from(tiny_run: Any, path: Path | None, **changes: Any) -> Recipe:
 def started_run(tiny_run: Any, out: Path, recipe: Recipe) -> RunDirectory:
     with open_run(out, recipe, tiny_run.pipeline) as run:
         return run
-
-
-def values(model: Transformer) -> dict[str, Tensor]:
-    return {name: value.detach().clone() for name, value in model.named_parameters()}
-
-
-def equal(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> bool:
-    assert ours.keys() == theirs.keys()
-    return all(torch.equal(value, theirs[name]) for name, value in ours.items())
 
 
 def test_after_no_update_the_weights_are_those_of_the_checkpoint(tiny_run, tmp_path):
@@ -81,23 +71,26 @@ def test_the_config_says_where_the_weights_come_from(tiny_run, tmp_path):
 
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
 def test_the_first_update_is_that_of_a_new_optimizer(tiny_run, tmp_path, optimizer):
+    """And keys that change no weight may differ."""
     recipe = recipe_from(
         tiny_run,
         tiny_run.newer,
         training__optimizer={"type": optimizer},
         training__schedule={"type": "linear", "lr": 0.01, "warmup_updates": 5},
+        training__label_smoothing=0.0,
+        model__dropout={"residual": 0.3},
+        model__initializer={"type": "lipschitz"},
     )
     start = started_run(tiny_run, tmp_path / "run", recipe).newest()
     share = RankBatches.single([read_batch(tiny_run.data.corpus("train"), np.arange(20))])
     trainer = Trainer(Setup(recipe.with_training(precision="fp32"), tiny_run.data), start)
+    by_hand = checkpoint.load(start).model
+    assert equal(values(by_hand), load_file(tiny_run.newer / checkpoint.MODEL))
     assert trainer.train(share, Progress.of(start)) == []
     (result,) = trainer.finish(Progress.of(start))
-    by_hand = checkpoint.load(tiny_run.newer).model
-    step = Step(by_hand, recipe.training)
     assert learning_rate(recipe, 1) == pytest.approx(0.01 / 5)
-    assert step.update(share, 1, 0.01 / 5) == result
+    assert Step(by_hand, recipe.training).update(share, 1, 0.01 / 5) == result
     assert equal(values(trainer.model), values(by_hand))
-    assert not equal(values(by_hand), load_file(tiny_run.newer / checkpoint.MODEL))
 
 
 PARTS = {
@@ -110,16 +103,13 @@ PARTS = {
 @pytest.mark.parametrize(
     ("frozen", "kept"),
     [
-        ({"encoder": "all"}, PARTS["encoder"]),
         ({"decoder": "all"}, PARTS["decoder"]),
-        ({"embeddings": True}, PARTS["embeddings"]),
         ({"encoder": "all", "embeddings": True}, PARTS["encoder"] + PARTS["embeddings"]),
         ({"encoder": 1}, ("encoder.layers.0.",)),
         ({}, ()),
     ],
 )
-@pytest.mark.parametrize("sharing", ["all", "none"])
-@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+@pytest.mark.parametrize(("sharing", "optimizer"), [("all", "adam"), ("none", "muon")])
 def test_frozen_parts_keep_their_bits_and_all_others_move(
     tiny_model, make_batch, frozen, kept, sharing, optimizer
 ):
@@ -144,37 +134,14 @@ def test_nothing_left_to_train_is_refused():
         Frozen(encoder="all", decoder="all", embeddings=True)
 
 
-def test_what_changes_no_weight_may_differ(tiny_run, tmp_path):
-    started_run(
-        tiny_run,
-        tmp_path / "run",
-        recipe_from(
-            tiny_run,
-            tiny_run.newer,
-            model__dropout={"residual": 0.3},
-            model__initializer={"type": "lipschitz"},
-            training__label_smoothing=0.0,
-            training__precision="fp32",
-            training__schedule={"type": "linear", "lr": 0.01},
-            training__batches={"tokens_per_update": 500},
-            training__optimizer={"type": "muon"},
-            training__seed=7,
-        ),
-    )
-
-
 DEEPER = {"depth": 5, "heads": 2, "feed_forward": 12}
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model__width": 8}, r"has another model \(model.width: 16 -> 8\): set the value"),
-        (
-            {"model__decoder": DEEPER},
-            r"\(model.decoder.depth: 2 -> 5\): make it deeper first: nmtdeep grow \S+ "
-            "--stack decoder --layers 5 --out GROWN, then pass --from GROWN",
-        ),
+        ({"model__width": 8}, r"model.width: 16 -> 8\): set the value"),
+        ({"model__decoder": DEEPER}, r"depth: 2 -> 5\): .* nmtdeep grow \S+ --stack decoder --la"),
         ({"model__encoder": DEEPER | {"depth": 1}}, r"encoder.depth: 2 -> 1\): set the value"),
         ({"model__norm_epsilon": 1e-3}, "model.norm_epsilon: 1e-05 -> 0.001"),
     ],
@@ -266,11 +233,3 @@ def test_a_run_is_not_replaced_by_itself(tiny_run, source):
     ):
         pass
     assert json.loads((source / tiny_run.newer.name / "state.json").read_text())["update"] == 20
-
-
-def test_a_validation_that_is_not_finite_leaves_no_best_checkpoint(tiny_run, tmp_path):
-    run = started_run(tiny_run, tmp_path / "run", recipe_from(tiny_run, tiny_run.path))
-    progress = Progress(update=3).validated(float("nan"))
-    run.save({"weight": torch.zeros(2)}, {}, progress, planned=True)
-    assert not (run.path / "checkpoint_best").exists()
-    assert (run.path / "checkpoint_last").resolve().name == "checkpoint_3"

@@ -40,7 +40,7 @@ def test_hash_of_seed_and_place_decides(seed, probability):
     assert actual.equal(torch.from_numpy(numbers >= probability * 2**32).view(ROWS, WIDTH))
 
 
-@pytest.mark.parametrize("distance", [1, 2, 3, 16, 255, WIDTH, 2 * WIDTH, 2**15, 2**16, 2**19])
+@pytest.mark.parametrize("distance", [1, 2, 16, WIDTH, 2**16])
 def test_places_are_independent(distance):
     p = 0.1
     noise = (kept(distance, p).double().flatten() - (1 - p)) / (p * (1 - p)) ** 0.5

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
+from model.drawn import drawn as normal
 from nmtdeep.model.kernels.sums import BLOCK, PART, Sums, dot_products
 
 # More outputs than two blocks.
@@ -17,8 +18,7 @@ EXACT = {"rtol": 0, "atol": 1e-11}
 
 
 def drawn(*shape: int, seed: int, dtype: torch.dtype = torch.float64) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, generator=generator, dtype=dtype).requires_grad_()
+    return normal(*shape, seed=seed, dtype=dtype).requires_grad_()
 
 
 def numbers(seed: int, features: int = 1, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -53,8 +53,8 @@ def formula(x: Tensor, weights: Tensor, window: int | None, used: Sequence[int])
 
 
 @pytest.mark.parametrize("features", [1, SHAPE[-1]])
-@pytest.mark.parametrize("window", [1, 2, BLOCK + 1, OUTPUTS, None])
-@pytest.mark.parametrize("used", [[OUTPUTS - 1], [2], [0, BLOCK + 1], range(OUTPUTS)], ids=str)
+@pytest.mark.parametrize("window", [1, BLOCK + 1, None])
+@pytest.mark.parametrize("used", [[2], [0, BLOCK + 1], range(OUTPUTS)], ids=str)
 def test_values_and_gradients_equal_the_formula(features, window, used):
     inputs = drawn(*SHAPE, seed=1), numbers(2, features)
     result, exact = ours(*inputs, window, used), formula(*inputs, window, used)

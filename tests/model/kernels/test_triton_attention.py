@@ -21,12 +21,10 @@ def test_triton_is_imported_by_its_first_use_only():
 @pytest.mark.parametrize(
     ("dtype", "size", "longest", "triton", "expected"),
     [
-        (torch.bfloat16, 64, 30, True, "triton"),
         (torch.float16, 16, 256, True, "triton"),
         (torch.bfloat16, 64, 257, True, "FlashAttention"),
         (torch.bfloat16, 24, 30, True, "efficient"),
         (torch.bfloat16, 256, 100, True, "FlashAttention"),
-        (torch.float32, 64, 30, True, "efficient"),
         (torch.float32, 64, 300, True, "efficient"),
         (torch.bfloat16, 64, 64, False, "efficient"),
         (torch.bfloat16, 64, 65, False, "FlashAttention"),

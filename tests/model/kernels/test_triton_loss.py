@@ -48,7 +48,7 @@ def drawn(types: int, scale: float, dtype: torch.dtype = torch.float32) -> tuple
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("types", [7, 1000, BLOCK, BLOCK + 3, 3 * BLOCK + 40])
+@pytest.mark.parametrize("types", [7, BLOCK, BLOCK + 3, 3 * BLOCK + 40])
 def test_losses_and_gradient(types, smoothing):
     logits, targets = drawn(types, 3.0)
     loss, nll, gradient = expected(logits, targets, smoothing)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
+from model.drawn import drawn, filled, started
 from nmtdeep.model.layers.attention_residuals import AttentionResiduals
 
 SUBLAYERS, WIDTH, EPSILON = 5, 4, 1e-3
@@ -29,14 +30,12 @@ def through(combination: AttentionResiduals, x: Tensor) -> list[Tensor]:
 
 
 def residuals(block: int, deviation: float) -> AttentionResiduals:
-    module = AttentionResiduals(SUBLAYERS, WIDTH, block=block, epsilon=EPSILON).double()
-    with torch.no_grad():
-        module.query.normal_(0, deviation, generator=torch.Generator().manual_seed(block))
-    return module
+    module = AttentionResiduals(SUBLAYERS, WIDTH, block=block, epsilon=EPSILON)
+    return filled(module, deviation, seed=block)
 
 
 def x() -> Tensor:
-    return torch.randn(SHAPE, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
+    return drawn(*SHAPE, seed=7)
 
 
 def attended(query: Tensor, values: list[Tensor]) -> Tensor:
@@ -69,18 +68,10 @@ def test_reads_equal_equations_2_to_6(block):
 
 
 def test_at_the_start_each_sublayer_reads_the_mean_of_all_outputs():
-    module = residuals(1, 1.0)
-    with torch.no_grad():
-        for parameter, value in module.init_constants():
-            parameter.copy_(value)
     outputs = [x()]
-    for number, read in enumerate(through(module, x())):
+    for number, read in enumerate(through(started(residuals(1, 1.0)), x())):
         assert_close(read, sum(outputs) / len(outputs))
         outputs.append(sublayer(number, read))
-
-
-def test_the_first_sublayer_reads_the_embedding():
-    assert_close(through(residuals(2, 5.0), x())[0], x())
 
 
 def test_grown_queries_come_with_their_layers(tiny_model):

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+from model.drawn import drawn, filled
 from nmtdeep.config.load import from_mapping
 from nmtdeep.errors import ConfigError
 from nmtdeep.model.layers.attention import CrossAttention, SelfAttention
@@ -22,21 +23,12 @@ WIDTH, HEADS, BASE = 12, 2, 100.0
 EXACT = {"rtol": 0, "atol": 1e-12}
 
 
-def random(module: nn.Module) -> nn.Module:
-    generator = torch.Generator().manual_seed(3)
-    with torch.no_grad():
-        for parameter in module.double().parameters():
-            parameter.normal_(0.3, 0.5, generator=generator)
-    return module
-
-
 def inputs(*shape: int, seed: int = 1) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, generator=generator, dtype=torch.float64)
+    return drawn(*shape, seed=seed)
 
 
 def test_rms_norm_equals_its_formula_and_keeps_the_weights_precision():
-    norm, x = random(RmsNorm(WIDTH, eps=1e-3)), inputs(2, 3, WIDTH)
+    norm, x = filled(RmsNorm(WIDTH, eps=1e-3)), inputs(2, 3, WIDTH)
     for place in ((0, 1), (1, 2)):
         mean = sum(float(value) ** 2 for value in x[place]) / WIDTH
         expected = norm.weight * x[place] / (mean + 1e-3) ** 0.5
@@ -77,7 +69,7 @@ def test_scores_of_rotary_positions_depend_on_distances_only():
 
 def attention(kind: Callable[..., nn.Module], **options: object) -> nn.Module:
     norms = [HeadNorm(WIDTH // HEADS, eps=1e-5) for _ in range(2)]
-    return random(kind(WIDTH, HEADS, norms=norms, **options))
+    return filled(kind(WIDTH, HEADS, norms=norms, **options))
 
 
 def heads_of(x: Tensor) -> Tensor:
@@ -130,7 +122,7 @@ def test_positions_count_from_the_start_of_each_packed_sentence():
 @pytest.mark.parametrize(("activation", "f"), [(nn.SiLU(), F.silu), (nn.GELU(), F.gelu)])
 def test_gated_maps_equal_their_formula(activation, f):
     """(f(x W) * x V) W_2 (Shazeer 2020, Eq. 6), and an initializer draws three matrices."""
-    module, x = random(FeedForward(WIDTH, 7, activation=Gated(activation))), inputs(2, 3, WIDTH)
+    module, x = filled(FeedForward(WIDTH, 7, activation=Gated(activation))), inputs(2, 3, WIDTH)
     (w, v), (b, c) = module.inner.weight.chunk(2), module.inner.bias.chunk(2)
     expected = module.outer(f(x @ w.T + b) * (x @ v.T + c))
     assert_close(module(x, Context()), expected, **EXACT)
@@ -139,8 +131,6 @@ def test_gated_maps_equal_their_formula(activation, f):
 
 
 def test_rotation_needs_pairs_of_features():
-    with pytest.raises(ConfigError, match="3 features of a head are no pairs to rotate"):
-        from_mapping({"model": {"positions": "rotary", "width": 24}})
-    narrow = {"positions": "rotary", "encoder": {"width": 24}, "embeddings": {"sharing": "decoder"}}
-    with pytest.raises(ConfigError, match="3 features of a head are no pairs to rotate"):
-        from_mapping({"model": narrow})
+    for where in ({}, {"encoder": {"width": 24}, "embeddings": {"sharing": "decoder"}}):
+        with pytest.raises(ConfigError, match="3 features of a head"):
+            from_mapping({"model": {"width": 24, "positions": "rotary"} | where})
