@@ -77,21 +77,16 @@ def test_a_number_is_finite_or_rejected_by_name(base, path):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "limit"),
     [
-        ("model.encoder.depth=10001", "model.encoder.depth: must be at most 10000, not 10001"),
-        ("training.seed=1000000000000001", "training.seed: must be at most 1000000000000000, not"),
-        ("decoding.beam=1001", "decoding.beam: must be at most 1000, not 1001"),
-        ("text.vocabulary.multiple=65537", "text.vocabulary.multiple: must be at most 65536"),
-        ("training.clip_norm=1e400", "training.clip_norm: must be a finite number, not inf"),
-        ("model.norm_epsilon=1e-400", "model.norm_epsilon: must be more than 0.0, not 0.0"),
-        (
-            f"model.decoder.sublayers=[cross_attention{', feed_forward' * 16}]",
-            "model.decoder.sublayers: must be a list of at most 16, not [",
-        ),
+        ("model.encoder.depth=10001", "at most 10000"),
+        ("training.seed=1000000000000001", "at most 1000000000000000"),
+        ("decoding.beam=1001", "at most 1000"),
+        ("training.clip_norm=1e400", "finite"),
+        ("model.norm_epsilon=1e-400", "more than 0.0"),
+        (f"model.decoder.sublayers=[cross_attention{', feed_forward' * 16}]", "at most 16"),
     ],
 )
-def test_limits_are_named(base, change, message):
-    with pytest.raises(ConfigError) as caught:
+def test_limits_are_named(base, change, limit):
+    with pytest.raises(ConfigError, match=rf"{change.partition('=')[0]}: must be .*{limit}"):
         resolve(base, [change])
-    assert message in str(caught.value)

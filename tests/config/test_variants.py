@@ -105,42 +105,33 @@ def test_batches_have_padding_unless_a_sublayer_says_it_takes_packing(sublayer, 
 
 
 @pytest.mark.parametrize(
-    ("value", "problem"),
+    ("value", "word"),
     [
-        (
-            "parrot.eko",
-            "no installed package has the variant parrot.eko: did you mean parrot.echo?",
-        ),
-        ("owl.hoot", "no installed package has the variant owl.hoot: install the package owl"),
-        ("parrot.sing", "parrot.sing of the package parrot is a sublayer, not a layer combination"),
-        ("parrot.liar", "parrot.liar of the package parrot is not a variant of this type"),
-        ("parrot.gone", "parrot.gone of the package parrot cannot be imported"),
+        ("parrot.eko", "did you mean parrot.echo?"),
+        ("owl.hoot", "install the package owl"),
+        ("parrot.sing", "is a sublayer, not a layer combination"),
+        ("parrot.liar", "is not a variant of this type"),
+        ("parrot.gone", "cannot be imported"),
     ],
 )
-def test_what_is_wrong_is_said_by_name(value, problem):
+def test_what_is_wrong_is_said_by_name(value, word):
     (found,) = raised("deep-small", f"model.encoder.combination={value}")
     assert found.where.endswith(": model.encoder.combination.type") and found.hint
-    assert str(found).partition("type: ")[2].startswith(problem)
+    assert value in str(found) and word in str(found)
 
 
 def test_keys_of_a_variant_have_hints_of_their_own():
     first = "model.encoder.combination={type: parrot.echo, tims: 3}"
     second = "model.decoder.combination={type: parrot.echo, times: often}"
-    assert sorted(problems("deep-small", first, second)) == [
-        f"override {second!r}: model.decoder.combination.times: "
-        "must be a whole number, not 'often'",
-        f"override {first!r}: model.encoder.combination.tims: unknown key: "
-        "did you mean model.encoder.combination.times?",
-    ]
+    found = {problem.where: str(problem) for problem in raised("deep-small", first, second)}
+    assert "not 'often'" in found[f"override {second!r}: model.decoder.combination.times"]
+    assert "combination.times?" in found[f"override {first!r}: model.encoder.combination.tims"]
 
 
 def test_two_packages_with_one_name_are_refused(parrot):
     distribution(parrot, "impostor", "parrot", ("echo = Echo",))
     (found,) = problems("deep-small", "model.encoder.combination=parrot.echo")
-    assert "the packages parrot and impostor each have a variant parrot.echo" in found.replace(
-        "impostor and parrot", "parrot and impostor"
-    )
-    assert found.endswith("uninstall one of them")
+    assert "impostor" in found and found.endswith("uninstall one of them")
 
 
 def test_missing_variants_are_those_without_an_installed_package():

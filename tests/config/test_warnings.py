@@ -21,10 +21,7 @@ def both(**values: Any) -> dict[str, Any]:
 CASES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
     "deep_norm with glorot": (
         both(residual="deep_norm"),
-        [
-            ("model.encoder.residual", "deep_norm lacks initializer: deep_norm, and has glorot"),
-            ("model.decoder.residual", "set model.initializer: deep_norm"),
-        ],
+        [("encoder.residual", "lacks initializer"), ("decoder.residual", "deep_norm")],
     ),
     "deep_norm in one stack": (
         {"encoder": {"residual": "deep_norm", "initializer": "deep_norm"}},
@@ -35,37 +32,31 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
             "encoder": {"residual": "deep_norm"},
             "decoder": {"residual": "post_norm", "initializer": "deep_norm"},
         },
-        [
-            ("model.encoder.residual", "lacks initializer: deep_norm"),
-            ("model.decoder.initializer", "made for residual: deep_norm, not post_norm"),
-        ],
+        [("encoder.residual", "lacks initializer"), ("decoder.initializer", "not post_norm")],
     ),
     "initializer deep_norm with pre_norm": (
         {"initializer": "deep_norm"},
-        [
-            ("model.initializer", "deep_norm is made for residual: deep_norm, not pre_norm: set "),
-            ("model.initializer", "set model.decoder.residual: deep_norm"),
-        ],
+        [("initializer", "not pre_norm"), ("initializer", "set model.decoder.residual")],
     ),
     "t_fixup with pre_norm": (
         {"initializer": "t_fixup", "decoder": {"residual": "no_norm"}},
-        [("model.initializer", "t_fixup is made for residual: no_norm, not pre_norm")],
+        [("initializer", "not pre_norm")],
     ),
     "no_norm with glorot": (
         {"decoder": {"residual": "no_norm"}},
-        [("model.decoder.residual", "no_norm lacks initializer: t_fixup, and has glorot")],
+        [("decoder.residual", "lacks initializer: t_fixup")],
     ),
     "admin with glorot": (
         {"encoder": {"residual": "admin"}},
-        [("model.encoder.residual", "its omegas start at 1, as post_norm")],
+        [("encoder.residual", "omegas start at 1")],
     ),
     "no positions": (
         {"positions": RELATIVE, "decoder": {"sublayers": MATT}},
-        [("model.positions.sinusoids", "the decoder has no positions")],
+        [("positions.sinusoids", "no positions")],
     ),
     "rotary without self-attention": (
         {"positions": "rotary", "decoder": {"sublayers": MATT}},
-        [("model.positions", "the decoder has no positions")],
+        [("positions", "no positions")],
     ),
     "relative in self-attention": ({"positions": RELATIVE}, []),
     "T-Fixup whole": ({"initializer": "t_fixup", **both(residual="no_norm")}, []),
@@ -76,9 +67,8 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
 @pytest.mark.parametrize(("model", "expected"), CASES.values(), ids=CASES)
 def test_a_missing_half_is_named_once(model, expected):
     found = warnings(Recipe.model_validate({"model": model}))
-    assert [problem.where for problem in found] == [where for where, _ in expected]
-    for problem, (_, piece) in zip(found, expected, strict=True):
-        assert piece in str(problem)
+    assert [problem.where for problem in found] == [f"model.{where}" for where, _ in expected]
+    assert all(word in str(each) for each, (_, word) in zip(found, expected, strict=True))
 
 
 def stages(encoder: dict[str, Any], *depths: int, **model: Any) -> Recipe:

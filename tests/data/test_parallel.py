@@ -147,9 +147,8 @@ def test_no_more_are_made_than_asked_for():
 
 
 def test_an_error_is_raised_in_its_turn():
-    def items() -> Iterator[int]:
-        yield 0
-        yield 1
+    def items():
+        yield from (0, 1)
         raise ValueError("the third")
 
     taken = []
@@ -176,22 +175,16 @@ def test_the_time_of_waiting_is_measured():
     feed.close()
 
 
-def leave(error: type[Exception] | None) -> None:
-    for _ in prefetch(count(), depth=2):
-        assert threads()
-        if error:
-            raise error
-        break
-
-
 def test_the_thread_ends_however_the_loop_is_left():
-    leave(None)
-    assert threads() == []
+    def leave():
+        for _ in prefetch(count(), depth=2):
+            assert threads()
+            raise KeyError
+
     try:
-        leave(KeyError)
+        leave()
     except KeyError:
-        # The traceback still holds the frame of the loop.
-        assert threads() == []
+        assert threads() == []  # the traceback still holds the frame of the loop
     feed = prefetch(count(), depth=2)
     assert next(feed)[0] == 0
     del feed

@@ -131,19 +131,15 @@ def test_resuming_anywhere_returns_the_rest_of_the_whole(tiny_run):
 
 
 @pytest.mark.parametrize("kind", ["one corpus", "two corpora"])
-def test_several_processes_have_the_updates_of_one_and_resume_as_many_or_as_few(
-    kind, tiny_run, mixed
-):
+def test_several_processes_have_the_updates_of_one_and_resume(kind, tiny_run, mixed):
     data, sizes = (tiny_run.data, SMALL) if kind == "one corpus" else (mixed, {})
     whole = stream(tiny_run, data, Progress(), 30, **sizes)
+    progress = Progress(update=9, position=whole[8][2])
     for size in (2, 3):
-        progress = Progress(update=9, position=whole[8][2])
         parts = [
             stream(tiny_run, data, progress, 21, Ranks(rank, size), **sizes) for rank in range(size)
         ]
-        for shared, (batches, tokens, place) in zip(
-            zip(*parts, strict=True), whole[9:], strict=True
-        ):
+        for *shared, (batches, tokens, place) in zip(*parts, whole[9:], strict=True):
             assert all(each[1:] == (tokens, place) for each in shared)
             assert sorted(batch for mine, _, _ in shared for batch in mine) == sorted(batches)
 
@@ -159,15 +155,15 @@ def test_the_longest_sentence_is_found_in_pieces(before):
 
 def test_a_sentence_too_long_is_named_by_its_number_in_the_corpus(tiny_run):
     longest = tiny_run.data.corpus("train").longest()
-    recipes = [
-        Recipe.model_validate({**tiny_run.recipe.model_dump(), "training": {"batches": batches}})
-        for batches in ({"max_tokens": longest.tokens}, {"max_tokens": longest.tokens - 1})
-    ]
-    check(recipes[0], tiny_run.data, ALONE)
-    with pytest.raises(
-        UserError, match=f"sentence {longest.sentence} of train has {longest.tokens} tokens"
-    ):
-        check(recipes[1], tiny_run.data, ALONE)
+
+    def checked(most):
+        training = {"batches": {"max_tokens": most}}
+        described = {**tiny_run.recipe.model_dump(), "training": training}
+        check(Recipe.model_validate(described), tiny_run.data, ALONE)
+
+    checked(longest.tokens)
+    with pytest.raises(UserError, match=f"sentence {longest.sentence} of train"):
+        checked(longest.tokens - 1)
 
 
 # Several corpora
@@ -299,6 +295,7 @@ def test_a_state_with_several_positions_comes_back(tiny_run, mixed):
     position = stream(tiny_run, mixed, Progress(), 8)[7][2]
     progress = Progress(update=8, position=position)
     assert Progress.from_json(progress.to_json()) == progress
-    assert progress.current_epochs == {
+    epochs = {
         name: each.epoch + (each.next_in_epoch > 0) for name, each in position.corpora.items()
     }
+    assert progress.current_epochs == epochs

@@ -44,24 +44,28 @@ def data(make_data, tmp_path):
     return make
 
 
-def demo_data(tokenizer: dict, out: Path) -> DataDirectory:
-    """The demo's evaluation text."""
+@pytest.fixture(scope="module")
+def demo_data(tmp_path_factory):
+    """The demo's evaluation text in pieces of two kinds of models."""
     corpus = Path(nmtdeep.__file__).parent / "demo" / "corpus"
-    recipe = Recipe.model_validate({"text": {"tokenizer": tokenizer, "normalize": False}})
-    Preprocessing(recipe, train=corpus / "dev", valid=corpus / "test", out=out).run()
-    return DataDirectory.open(out)
+    made = {}
+    for kind, more in (("unigram", {"sampling": SAMPLING}), ("bpe", {"sampling": {"alpha": 0.3}})):
+        tokenizer = {"type": "sentencepiece", "size": 500, "model": kind, **more}
+        recipe = Recipe.model_validate({"text": {"tokenizer": tokenizer, "normalize": False}})
+        out = tmp_path_factory.mktemp(kind) / "data"
+        Preprocessing(recipe, train=corpus / "dev", valid=corpus / "test", out=out).run()
+        made[kind] = DataDirectory.open(out)
+    return made
 
 
 @pytest.fixture(scope="module")
-def pieces(tmp_path_factory):
-    tokenizer = {"type": "sentencepiece", "size": 500, "sampling": SAMPLING}
-    return demo_data(tokenizer, tmp_path_factory.mktemp("pieces") / "data")
+def pieces(demo_data):
+    return demo_data["unigram"]
 
 
 @pytest.fixture(scope="module")
-def merged(tmp_path_factory):
-    tokenizer = {"type": "sentencepiece", "size": 500, "model": "bpe", "sampling": {"alpha": 0.3}}
-    return demo_data(tokenizer, tmp_path_factory.mktemp("merged") / "data")
+def merged(demo_data):
+    return demo_data["bpe"]
 
 
 def drawn(data: DataDirectory, *, seed: int = 1, epoch: int = 1, **changes) -> list[list[int]]:
@@ -141,16 +145,25 @@ def skipped(word: str, score: dict[str, float], dropout: float) -> Counter[tuple
     return found
 
 
-def test_a_bpe_model_skips_merges_with_the_probability_alpha(merged):
-    model = merged.pipeline.source.model
-    library = sentencepiece.SentencePieceProcessor(model_proto=model.content)
-    score = {piece: library.get_score(library.piece_to_id(piece)) for piece in model.pieces}
-    expected, count, draw = skipped("▁there", score, 0.3), 4000, random.Random(3)
-    found = Counter(tuple(model.dropped("▁there", 0.3, draw)) for _ in range(count))
-    assert tuple(model.word("▁there")) == expected.most_common(1)[0][0]
-    assert found.keys() <= expected.keys() and len(expected) > 4
-    for ways, share in expected.items():
+def assert_shares(found: Counter, weights: dict) -> None:
+    """Whether what was drawn has these probabilities, but for a factor."""
+    assert found.keys() <= weights.keys() and len(weights) > 3
+    count = found.total()
+    for ways, weight in weights.items():
+        share = weight / sum(weights.values())
         assert abs(found[ways] / count - share) < 5 * math.sqrt(share * (1 - share) / count)
+
+
+def scores(model) -> dict[str, float]:
+    library = sentencepiece.SentencePieceProcessor(model_proto=model.content)
+    return {piece: library.get_score(library.piece_to_id(piece)) for piece in model.pieces}
+
+
+def test_a_bpe_model_skips_merges_with_the_probability_alpha(merged):
+    model, draw = merged.pipeline.source.model, random.Random(3)
+    expected = skipped("▁there", scores(model), 0.3)
+    assert tuple(model.word("▁there")) == expected.most_common(1)[0][0]
+    assert_shares(Counter(tuple(model.dropped("▁there", 0.3, draw)) for _ in range(4000)), expected)
 
 
 def test_a_bpe_model_draws_the_same_in_every_process(merged, tmp_path):
@@ -162,36 +175,25 @@ def test_a_bpe_model_draws_the_same_in_every_process(merged, tmp_path):
         "model = SentencePiece.load(Path(sys.argv[1])); draw = random.Random(5); "
         "print([model.dropped(word, 0.3, draw) for word in sys.argv[2:]])"
     )
-    done = subprocess.run(
-        [sys.executable, "-X", "utf8", "-c", code, tmp_path / "x.model", *words],
-        check=True, capture_output=True, encoding="utf-8",
-    )  # fmt: skip
+    command = [sys.executable, "-X", "utf8", "-c", code, tmp_path / "x.model", *words]
+    done = subprocess.run(command, check=True, capture_output=True, encoding="utf-8")
     draw = random.Random(5)
     assert done.stdout == f"{[model.dropped(word, 0.3, draw) for word in words]}\n"
 
 
 def test_segmentations_have_the_probabilities_of_the_formula(pieces):
     """P(s)^alpha over all ways to spell a word in pieces of the model, enumerated."""
-    model, config = pieces.pipeline.source.model, pieces.pipeline.config
-    library = sentencepiece.SentencePieceProcessor(model_proto=model.content)
-    score = {piece: library.get_score(library.piece_to_id(piece)) for piece in model.pieces}
-    word = "▁there"
-    expected = {}
+    side, config = pieces.pipeline.source, pieces.pipeline.config
+    score, word, expected = scores(side.model), "▁there", {}
     for cuts in range(1 << (len(word) - 1)):
         places = [0, *(i for i in range(1, len(word)) if cuts >> (i - 1) & 1), len(word)]
         ways = tuple(word[first:last] for first, last in pairwise(places))
         if all(piece in score for piece in ways):
             expected[ways] = math.exp(SAMPLING["alpha"] * sum(map(score.get, ways)))
-    assert 3 < len(expected) < SAMPLING["nbest"]
-    side = pieces.pipeline.source
-    draw = segmenters(pieces.pipeline, config, seed=5)[0].draw
-    ids, count = side.encode("there"), 4000
-    found = Counter(tuple(side.vocabulary.words(draw(ids, number))) for number in range(count))
-    assert found.keys() <= expected.keys()
-    for ways, weight in expected.items():
-        share = weight / sum(expected.values())
-        error = math.sqrt(share * (1 - share) / count)
-        assert abs(found[ways] / count - share) < 5 * error
+    assert len(expected) < SAMPLING["nbest"]
+    draw, ids = segmenters(pieces.pipeline, config, seed=5)[0].draw, side.encode("there")
+    drawn = (tuple(side.vocabulary.words(draw(ids, number))) for number in range(4000))
+    assert_shares(Counter(drawn), expected)
 
 
 def test_sentences_with_unknown_words_keep_their_ids(data):
@@ -266,19 +268,20 @@ def test_updates_are_the_same_for_two_ranks_and_after_resuming(kind, data, reque
 def test_batches_are_made_by_the_lengths_that_are_drawn(data):
     """As without drawing, a batch has at most `max_tokens`, and sentences of similar lengths."""
     trained = data(**BPE)
-    plain = trained.pipeline.config.model_copy(
-        update={"bpe": trained.pipeline.config.bpe.model_copy(update={"dropout": 0.0})}
+    bpe = trained.pipeline.config.bpe.model_copy(update={"dropout": 0.0})
+    plain = trained.pipeline.config.model_copy(update={"bpe": bpe})
+    updates, expected = (
+        [
+            [*made.values()]
+            for made, *_ in batches(trained, Progress(), 6, max_tokens=300, text=text)
+        ]
+        for text in (None, plain)
     )
-    for (made, _, _), (whole, _, _) in zip(
-        batches(trained, Progress(), 6, max_tokens=300),
-        batches(trained, Progress(), 6, max_tokens=300, text=plain),
-        strict=True,
-    ):
+    for made, whole in zip(updates, expected, strict=True):
         numbers, before = (
-            sorted(np.concatenate([batch.indices for batch in each.values()]).tolist())
-            for each in (made, whole)
+            sorted(np.concatenate([batch.indices for batch in each])) for each in (made, whole)
         )
         assert numbers == before
-        assert all(batch.cells <= 300 for batch in made.values())
-        lengths = torch.cat([(batch.target_output != PAD).sum(dim=1) for batch in made.values()])
+        assert all(batch.cells <= 300 for batch in made)
+        lengths = torch.cat([(batch.target_output != PAD).sum(dim=1) for batch in made])
         assert lengths.equal(lengths.sort().values)

@@ -50,14 +50,13 @@ def test_a_batch_that_does_not_fit_is_searched_in_halves(model, prefixed):
     source = np.random.default_rng(1).integers(3, 40, (7, 6))
     prefix = np.random.default_rng(2).integers(3, 40, (7, 2)) if prefixed else None
     options = DecodingOptions(beam=4, max_length_constant=3)
-    expected = Searcher([model], options)(SourceBatch(source, 0, prefix))
-    found = Small([model], options)(SourceBatch(source, 0, prefix))
-    assert [[each.tokens for each in one] for one in found] == [
-        [each.tokens for each in one] for one in expected
-    ]
-    for one, other in zip(found, expected, strict=True):
-        scores = [each.score for each in other]
-        assert [each.score for each in one] == pytest.approx(scores, abs=1e-5)
+    expected, found = (
+        [item for each in kind([model], options)(SourceBatch(source, 0, prefix)) for item in each]
+        for kind in (Searcher, Small)
+    )
+    assert [each.tokens for each in found] == [each.tokens for each in expected]
+    scores = [each.score for each in expected]
+    assert [each.score for each in found] == pytest.approx(scores, abs=1e-5)
 
 
 def test_a_sentence_that_does_not_fit_is_an_error(model):

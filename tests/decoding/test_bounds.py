@@ -40,17 +40,13 @@ def test_a_value_beyond_its_bound_is_refused_in_one_line(name):
     most = GREATEST[name]
     assert getattr(decoding_options({name: most, "sampling": True}), name) == most
     beyond = [most + 1] if isinstance(most, int) else [math.nextafter(most, math.inf), 1e300]
-    for value in beyond:
-        with pytest.raises(UserError) as raised:
-            decoding_options({name: value})
-        assert str(raised.value) == f"{name}: must be at most {most}, not {value!r}"
-    for value in (-1, 1e-300) if name == "temperature" else (-1,):
-        with pytest.raises(UserError, match=rf"^{name}: must be .*, not {value}$"):
+    for value in (*beyond, -1, *([1e-300] if name == "temperature" else [])):
+        with pytest.raises(UserError, match=rf"^{name}: must be .*, not {re.escape(repr(value))}$"):
             decoding_options({name: value})
 
 
-@pytest.mark.parametrize("alpha", [0.0, 5e-324, 0.6, 10.0])
-@pytest.mark.parametrize("length", [1, 100_000, 10**9])
+@pytest.mark.parametrize("alpha", [0.0, 5e-324, 10.0])
+@pytest.mark.parametrize("length", [1, 10**9])
 def test_penalties_are_finite_and_right(alpha, length):
     for form, base in (("length", Decimal(length)), ("gnmt", Decimal(5 + length) / 6)):
         found = length_penalty(form, alpha)(length)
@@ -84,31 +80,30 @@ def numbers(least: float, most: float) -> st.SearchStrategy[float]:
     return st.one_of(st.sampled_from([least, most]), st.floats(least, most))
 
 
-def whole(least: int, most: int, *more: int) -> st.SearchStrategy[int]:
-    return st.sampled_from([least, most, *more])
-
-
+# Each list: the least, the greatest, and more.
+CHOICES = {
+    "beam": [1, 1000, 2, 7],
+    "lenpen_form": ["gnmt", "length", "none"],
+    "max_length_constant": [1, 100_000, 3],
+    "max_source_tokens": [1, 10**15, 3],
+    "allow_unk": [False, True],
+    "n_best": [1, 3],
+    "prefix_column": [False, True],
+    "long_lines": ["split", "truncate"],
+    "sampling": [False, True],
+    "top_k": [0, 10**15, 1, 5],
+    "seed": [0, 10**15],
+    "precision": ["fp32", "bf16"],
+    "max_tokens": [1, 10**15, 50],
+}
+FLOATS = {
+    "lenpen": numbers(0, GREATEST["lenpen"]),
+    "max_length_factor": numbers(0, GREATEST["max_length_factor"]),
+    "temperature": numbers(0.001, 1000),
+    "top_p": numbers(5e-324, 1),
+}
 SEARCHES = st.fixed_dictionaries(
-    {},
-    optional={
-        "beam": whole(1, 1000, 2, 7),
-        "lenpen": numbers(0, GREATEST["lenpen"]),
-        "lenpen_form": st.sampled_from(["gnmt", "length", "none"]),
-        "max_length_factor": numbers(0, GREATEST["max_length_factor"]),
-        "max_length_constant": whole(1, 100_000, 3),
-        "max_source_tokens": whole(1, 10**15, 3),
-        "allow_unk": st.booleans(),
-        "n_best": whole(1, 3),
-        "prefix_column": st.booleans(),
-        "long_lines": st.sampled_from(["split", "truncate"]),
-        "sampling": st.booleans(),
-        "temperature": numbers(0.001, 1000),
-        "top_k": whole(0, 10**15, 1, 5),
-        "top_p": numbers(5e-324, 1),
-        "seed": whole(0, 10**15),
-        "precision": st.sampled_from(["fp32", "bf16"]),
-        "max_tokens": whole(1, 10**15, 50),
-    },
+    {}, optional=FLOATS | {name: st.sampled_from(each) for name, each in CHOICES.items()}
 )
 
 

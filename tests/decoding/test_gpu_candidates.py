@@ -24,7 +24,7 @@ SHAPES = [
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("types", [7, 4096, 9001])
+@pytest.mark.parametrize("types", [7, 9001])
 def test_log_probabilities(types, dtype):
     x = 4 * torch.randn(6, types, generator=torch.Generator().manual_seed(types))
     x, totals = x.to(dtype), torch.arange(6.0).view(3, 2)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from model.choices import DECODERS, SLOTS, VARIANTS, label
+from model.choices import DECODERS, SLOTS, VARIANTS
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -123,7 +123,7 @@ GREEDY, SAMPLING = (
 )
 
 
-@pytest.mark.parametrize("number", range(len(HARD)), ids=lambda number: label(HARD[number]))
+@pytest.mark.parametrize("number", range(len(HARD)))
 def test_log_probabilities_of_an_ensemble_equal_those_of_its_models(number, tiny_model):
     """Each kind of numbers in turn, so that each sublayer has all of them."""
     numbers = NUMBERS[("fp32", "bf16", "fp16")[number % 3]]

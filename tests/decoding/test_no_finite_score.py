@@ -17,13 +17,10 @@ from .checkpoints import saved
 Make = Callable[..., Translator]
 SAID = r"checkpoint_20: computes no finite log-probability for input line 3: use another checkpoint"
 SEARCHES: list[dict[str, Any]] = [
-    {"beam": 4},
-    {"beam": 4, "stop": "bound"},
+    {"beam": 4, "stop": "bound", "n_best": 4},
     {"beam": 1},
-    {"beam": 4, "n_best": 4},
     {"beam": 4, "quantize": "int8"},
-    {"sampling": True, "n_best": 2},
-    {"sampling": True, "top_k": 3, "top_p": 0.9},
+    {"sampling": True, "top_k": 3, "top_p": 0.9, "n_best": 2},
     {"beam": 4, "prefix_column": True},
     {"sampling": True, "prefix_column": True},
 ]
@@ -55,29 +52,22 @@ def test_the_line_and_the_model_are_named(settings, overflowing, translator):
         assert all(math.isfinite(one.log_prob) for one in each.candidates)
 
 
-def test_an_ensemble_names_its_models(overflowing, translator, tiny_run):
+def test_given_translations_too_and_an_ensemble_names_its_models(overflowing, translator, tiny_run):
     path, lines = overflowing
+    with pytest.raises(CheckpointError, match=SAID):
+        log_probabilities(translator(path), lines, ["x"] * len(lines))
     with pytest.raises(CheckpointError, match=rf"{tiny_run.newer} \+ {path}: computes no finite"):
         list(translator(tiny_run.newer, path).translate(lines))
 
 
-def test_given_translations_too(overflowing, translator):
-    path, lines = overflowing
-    with pytest.raises(CheckpointError, match=SAID):
-        log_probabilities(translator(path), lines, ["x"] * len(lines))
-
-
-@pytest.mark.parametrize("form", ["text", "json", "tsv", "fairseq"])
-def test_what_was_written_before_is_whole_and_can_be_resumed(
-    form, overflowing, translator, tmp_path
-):
+def test_what_was_written_before_is_whole_and_can_be_resumed(overflowing, translator, tmp_path):
     path, lines = overflowing
     source, out = tmp_path / "in", tmp_path / "out"
     source.write_text("".join(f"{line}\n" for line in lines))
-    model = translator(path)
+    model, how = translator(path), {"form": "json", "buffer": 2}
     with pytest.raises(CheckpointError, match=SAID), streams.writer(str(out)) as write:
-        streams.translate(model, str(source), write, form=form, buffer=2)
-    point = resuming.resume_point(str(source), str(out), form=form, options=model.options, buffer=2)
+        streams.translate(model, str(source), write, **how)
+    point = resuming.resume_point(str(source), str(out), options=model.options, **how)
     assert (point.lines, point.first) == (2, 0)
 
 

@@ -98,10 +98,10 @@ def test_other_translations_are_kept(source, tmp_path):
 @pytest.mark.parametrize(
     ("text", "changes", "said"),
     [
-        ("a\n" * 10, {}, "output for 10 lines, but .*in has 9"),
-        ("a\nb\n", {"form": "tsv"}, r"not written by --format tsv \(after 0 lines\)"),
-        ("1\t1\tx\n3\t1\ty\n", {"form": "tsv"}, r"\(after 1 lines\)"),
-        ("S-0\ta\n", {"n_best": 2}, "not written by --format text"),
+        ("a\n" * 10, {}, "10 lines, but .*in has 9"),
+        ("a\nb\n", {"form": "tsv"}, r"--format tsv \(after 0"),
+        ("1\t1\tx\n3\t1\ty\n", {"form": "tsv"}, r"\(after 1"),
+        ("S-0\ta\n", {"n_best": 2}, "--format text"),
         ("", {"sampling": True}, "leave one of them out"),
     ],
 )

@@ -36,22 +36,17 @@ def write(path: Path, lines: list[str]) -> Path:
     return path
 
 
-def test_a_file_comes_in_chunks_of_one_size(tmp_path):
+def test_a_file_comes_in_chunks_of_one_size(tmp_path, monkeypatch):
     lines = [str(number) for number in range(7)]
     path = str(write(tmp_path / "in", lines))
     assert list(read_chunks(path, size=3)) == [lines[:3], lines[3:6], lines[6:]]
+    with Path(path).open(encoding="utf-8") as file:
+        monkeypatch.setattr("sys.stdin", file)
+        assert list(read_chunks("-", size=3)) == [lines[:3], lines[3:6], lines[6:]]
     write(tmp_path / "in", lines[:6])
-    assert list(read_chunks(path, size=3)) == [lines[:3], lines[3:6]]
     assert list(read_chunks(path, size=3, first=2)) == [lines[2:5], lines[5:6]]
     (tmp_path / "in.gz").write_bytes(gzip.compress(b"a\nb"))
     assert list(read_chunks(str(tmp_path / "in.gz"))) == [["a", "b"]]
-
-
-def test_stdin_from_a_file_is_read_as_a_file(tmp_path, monkeypatch):
-    lines = [str(number) for number in range(4)]
-    with write(tmp_path / "in", lines).open(encoding="utf-8") as file:
-        monkeypatch.setattr("sys.stdin", file)
-        assert list(read_chunks("-", size=3)) == [lines[:3], lines[3:]]
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import math
 import multiprocessing
-import re
 from collections.abc import Callable
 
 import numpy as np
@@ -39,12 +38,12 @@ def alike(one: Translation, other: Translation) -> bool:
     )
 
 
-@pytest.mark.parametrize("settings", [{}, {"n_best": 3}, {"sampling": True, "n_best": 2}])
+@pytest.mark.parametrize("settings", [{"n_best": 3}, {"sampling": True, "n_best": 2}])
 def test_every_line_is_translated_in_order_and_blank_lines_stay_blank(settings, translator):
     translations = list(translator(**settings).translate(LINES))
     assert [translation.source for translation in translations] == LINES
     for line, translation in zip(LINES, translations, strict=True):
-        assert len(translation.candidates) == settings.get("n_best", 1)
+        assert len(translation.candidates) == settings["n_best"]
         assert "\n" not in translation.text
         if not line.strip():
             assert set(translation.candidates) == {Candidate("", "", (), 0.0, 0.0)}
@@ -165,14 +164,10 @@ def test_the_first_piece_of_a_long_line_has_the_prefix(translator):
 
 
 @pytest.mark.parametrize(
-    ("line", "problem"),
-    [
-        ("Send.\tthe\tdata", "input line 2: has more than two columns: pass source<TAB>prefix"),
-        ("Send.\tthe 日", "input line 2: the prefix has '日', which the model does not know"),
-    ],
+    ("line", "word"), [("Send.\tthe\tdata", "two columns"), ("Send.\tthe 日", "does not know")]
 )
-def test_a_wrong_prefix_is_an_error_that_names_its_line(line, problem, translator):
-    with pytest.raises(UserError, match=re.escape(problem)):
+def test_a_wrong_prefix_is_an_error_that_names_its_line(line, word, translator):
+    with pytest.raises(UserError, match=rf"input line 2: .*{word}"):
         list(translator(prefix_column=True).translate(["Send.\tthe data", line]))
 
 
@@ -219,18 +214,6 @@ def test_a_long_line_can_be_an_error_that_names_it(translator, tiny_run):
 # Draws
 
 
-def test_draws_depend_on_the_seed_alone(translator, tiny_run):
-    def texts(seed: int) -> list[list[str]]:
-        model = translator(sampling=True, seed=seed, n_best=2)
-        return [
-            [candidate.text for candidate in translation.candidates]
-            for translation in model.translate(tiny_run.sources)
-        ]
-
-    assert texts(1) == texts(1) != texts(2)
-    assert any(first != second for first, second in texts(1))
-
-
 # Options
 
 
@@ -255,11 +238,6 @@ def test_bf16_and_int8_score_nearly_the_same(weights, translator, tiny_run):
     assert means[0] != means[1]
 
 
-def test_int8_and_another_precision_exclude_each_other(translator):
-    with pytest.raises(UserError, match="--quantize: int8 excludes bf16: leave out --precision"):
-        translator(precision="bf16", quantize="int8")
-
-
 # Several processes
 
 
@@ -272,10 +250,11 @@ def test_a_killed_process_is_an_error(translator):
             several.translate_chunk(LINES)
 
 
-def test_draws_of_a_batch_do_not_depend_on_other_batches(translator, tiny_run):
-    searcher = translator(sampling=True, n_best=2).searcher
+def test_draws_of_a_batch_depend_on_its_number_and_the_seed_alone(translator, tiny_run):
+    searcher, other = (translator(sampling=True, n_best=2, seed=seed).searcher for seed in (1, 2))
     ids = [np.array([tiny_run.pipeline.source.encode(line)]) for line in tiny_run.sources[:3]]
     batches = [SourceBatch(source, number) for number, source in enumerate([*ids, ids[0]])]
     draws = [searcher(batch) for batch in batches]
     assert [searcher(batch) for batch in reversed(batches)] == draws[::-1]
     assert draws[0] != draws[3]
+    assert [other(batch) for batch in batches] != draws

@@ -22,22 +22,16 @@ def packed(content: bytes, ending: str) -> bytes:
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
 def test_forms_of_the_same_pairs(tmp_path, ending):
+    def jsonl(record):
+        return "".join(json.dumps(record(*pair), ensure_ascii=False) + "\n" for pair in PAIRS)
+
     texts = {
         "two.en": "".join(f"{source}\n" for source, _ in PAIRS),
         "two.pt-BR": "".join(f"{target}\n" for _, target in PAIRS),
         "tab.tsv": "".join(f"{source}\t{target}\r\n" for source, target in PAIRS),
-        "by-language.jsonl": "".join(
-            json.dumps({"pt-BR": target, "en": source, "score": 1}) + "\n"
-            for source, target in PAIRS
-        ),
-        "by-side.jsonl": "".join(
-            json.dumps({"source": source, "target": target}, ensure_ascii=False) + "\n"
-            for source, target in PAIRS
-        ),
-        "nested.jsonl": "".join(
-            json.dumps({"id": 7, "translation": dict(zip(LANGUAGES, pair, strict=True))}) + "\n"
-            for pair in PAIRS
-        ),
+        "by-language.jsonl": jsonl(lambda a, b: {"pt-BR": b, "en": a, "score": 1}),
+        "by-side.jsonl": jsonl(lambda a, b: {"source": a, "target": b}),
+        "nested.jsonl": jsonl(lambda a, b: {"id": 7, "translation": {"en": a, "pt-BR": b}}),
     }
     for name, text in texts.items():
         (tmp_path / f"{name}{ending}").write_bytes(packed(text.encode(), ending))

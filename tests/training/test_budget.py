@@ -209,8 +209,7 @@ def test_a_training_ends_at_the_number_and_resumes_to_it(run, tmp_path):
 
 def test_rank_0_decides_for_all(run):
     batches = {"tokens_per_update": 400, "group_tokens": 200}
-    alone, both = (
-        state(run(f"run-{count}", count, max_minutes=0.6, batches=batches)) for count in (1, 2)
-    )
+    settings = {"max_minutes": 0.4, "batches": batches, "checkpoints": {"every": 100}}
+    alone, both = (state(run(f"run-{count}", count, **settings)) for count in (1, 2))
     assert both.plan == alone.plan
     assert both.update == both.plan.updates > 50

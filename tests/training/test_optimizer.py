@@ -134,6 +134,7 @@ def test_a_bad_update_leaves_every_bit_and_is_skipped_on_the_device(tiny_model):
     assert {*optimizer.state} == {*maps}
 
 
+@pytest.mark.slow
 def test_moments_of_units_that_no_longer_learn_become_zero(tiny_run, tmp_path):
     recipe = recipe_of(
         tiny_run,

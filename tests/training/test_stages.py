@@ -81,7 +81,7 @@ def test_new_batches_begin_an_epoch():
 )
 def test_invalid_stages_are_refused(training, word):
     with pytest.raises(ValueError, match=word):
-        recipe(training.get("stages", []), **{**training, "stages": ()} | training)
+        recipe(**{"stages": [], **training})
 
 
 def test_a_state_with_an_older_name_is_read():
