@@ -1,15 +1,13 @@
 """Every numeric key of every variant, with numbers that break programs."""
 
 import math
-from collections.abc import Iterator
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, get_args, get_origin
 
 import pytest
 
 from nmtdeep.config.load import from_mapping, resolve
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import dump
-from nmtdeep.config.section import Section
 from nmtdeep.config.variant import tag_of, variants
 from nmtdeep.errors import ConfigError
 
@@ -30,7 +28,7 @@ WRITTEN = {
 }
 
 
-def numeric(section: type[Section] = Recipe, at: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def numeric(section=Recipe, at=()):
     """Overrides that lead to each numeric field, the choice of its variant included."""
     for name, field in section.model_fields.items():
         path = (*at, name)
@@ -43,7 +41,7 @@ def numeric(section: type[Section] = Recipe, at: tuple[str, ...] = ()) -> Iterat
             yield (".".join(path),)
 
 
-def _plain(annotation: Any) -> Iterator[Any]:
+def _plain(annotation):
     if get_origin(annotation) is Annotated or get_args(annotation):
         for part in get_args(annotation):
             yield from _plain(part)

@@ -57,13 +57,13 @@ def parrot(tmp_path, monkeypatch):
     forget_recipes()
 
 
-def forget_recipes() -> None:
+def forget_recipes():
     """Packages are looked for once in a process."""
     recipe_files.cache_clear()
     roots.cache_clear()
 
 
-def distribution(site: Path, name: str, module: str, points: tuple[str, ...]) -> None:
+def distribution(site, name, module, points):
     info = site / f"{name}-1.2.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.2\n")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nmtdeep.config.training import Batches
 from nmtdeep.data.batch import pad_batch, read_batch
-from nmtdeep.data.batching import Indices, cut_by_tokens, sort_by_length, split_groups, updates
+from nmtdeep.data.batching import cut_by_tokens, sort_by_length, split_groups, updates
 from nmtdeep.data.corpus import ParallelCorpus
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1, max_size=80).map(
@@ -24,11 +24,11 @@ PLACES = st.fixed_dictionaries({"seed": st.integers(0, 5), "epoch": st.integers(
 FAST = settings(max_examples=60, deadline=None)
 
 
-def plain(plan: list[list[Indices]]) -> list[list[list[int]]]:
+def plain(plan):
     return [[group.tolist() for group in update] for update in plan]
 
 
-def padded(lengths: np.ndarray, group: Indices) -> int:
+def padded(lengths, group):
     """Sentences times the longest side among them."""
     return len(group) * max(int(lengths[side, index]) for side in (0, 1) for index in group)
 

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import closing
 from itertools import count
 from operator import call, neg
@@ -22,8 +21,6 @@ from nmtdeep.data.parallel import (
     worker_number,
 )
 from nmtdeep.errors import UserError
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -106,14 +103,14 @@ def test_workers_leave_when_their_parent_is_killed():
 # Items made ahead of time by a thread
 
 
-def threads() -> list[str]:
+def threads():
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("prefetch")]
 
 
 def test_in_order_to_the_end_and_by_another_thread():
     makers = set()
 
-    def items() -> Iterator[int]:
+    def items():
         for number in range(20):
             makers.add(threading.current_thread())
             yield number
@@ -130,7 +127,7 @@ def test_no_more_are_made_than_asked_for():
     made: list[int] = []
     waiting = threading.Semaphore(0)
 
-    def items() -> Iterator[int]:
+    def items():
         for number in count():
             made.append(number)
             waiting.release()
@@ -162,7 +159,7 @@ def test_an_error_is_raised_in_its_turn():
 def test_the_time_of_waiting_is_measured():
     released = threading.Event()
 
-    def items() -> Iterator[int]:
+    def items():
         yield 0
         released.wait(10)
         yield 1

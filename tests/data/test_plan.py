@@ -2,7 +2,6 @@
 
 from collections import Counter
 from itertools import chain, islice, pairwise
-from typing import Any
 
 import numpy as np
 import pytest
@@ -28,18 +27,18 @@ SIZES = {"clean": 70, "web": 41, "crawl": 130}
 WEIGHTS = {"clean": 0.5, "web": 0.3, "crawl": 0.2}
 
 
-def corpus(lengths: np.ndarray) -> ParallelCorpus:
+def corpus(lengths):
     """Sentences of these lengths, `(2, sentences)`; their ids are 2, 3, ..."""
     offsets = np.cumsum(np.pad(lengths, ((0, 0), (1, 0))), axis=1).astype(np.int64)
     sides = [MonolingualCorpus(np.arange(ends[-1]).astype(np.uint16), ends) for ends in offsets]
     return ParallelCorpus(*sides)
 
 
-def random_lengths(sentences: int) -> np.ndarray:
+def random_lengths(sentences):
     return np.random.default_rng(sentences).integers(1, 12, (2, sentences))
 
 
-def plain(plan: Any) -> list[list[list[int]]]:
+def plain(plan):
     return [[group.tolist() for group in update] for update in plan]
 
 
@@ -90,17 +89,7 @@ def test_windows_hold_other_blocks_in_other_epochs_and_in_no_order_of_the_corpus
     assert not set(sets[0]) & set(sets[1])
 
 
-Stream = list[tuple[list[tuple[int, Any]], int, Any]]
-
-
-def stream(
-    run: Any,
-    data: DataDirectory,
-    progress: Progress,
-    count: int,
-    ranks: Ranks = ALONE,
-    **sizes: int,
-) -> Stream:
+def stream(run, data, progress, count, ranks=ALONE, **sizes):
     """Of `count` updates: numbered batches, target tokens of all ranks, and the position."""
     changes = {"batches": {"tokens_per_update": 300, "group_tokens": 200, "max_tokens": 150}}
     recipe = Recipe.model_validate({**run.recipe.model_dump(), "training": changes})
@@ -199,9 +188,7 @@ def test_groups_are_drawn_by_seed_and_number_in_proportion():
     assert abs(counts["clean"] - 4000 * 0.7) < 4 * deviation
 
 
-def planned(
-    corpora: dict[str, ParallelCorpus], position: Any, mixture: dict[str, float], count: int
-) -> list[tuple[list[tuple[str, list[int]]], Any]]:
+def planned(corpora, position, mixture, count):
     """`count` updates: for each, the corpus and the sentences of its groups; positions."""
     names = {id(each): name for name, each in corpora.items()}
     opened = {name: lambda _, each=each: each for name, each in corpora.items()}

@@ -15,7 +15,6 @@ import torch
 
 import nmtdeep
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.config.text import Text
 from nmtdeep.data.batch import Batch
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.data.segmentation import segmented, segmenters
@@ -36,7 +35,7 @@ SAMPLING = {"alpha": 0.5, "nbest": 64}
 def data(make_data, tmp_path):
     """Data of the same lines on both sides, with some keys of the recipe's section `text`."""
 
-    def make(**text) -> DataDirectory:
+    def make(**text):
         recipe = Recipe.model_validate({"text": text})
         pairs = [(line, line) for line in LINES]
         return make_data(tmp_path, recipe, pairs, pairs)
@@ -68,7 +67,7 @@ def merged(demo_data):
     return demo_data["bpe"]
 
 
-def drawn(data: DataDirectory, *, seed: int = 1, epoch: int = 1, **changes) -> list[list[int]]:
+def drawn(data, *, seed=1, epoch=1, **changes):
     """All sentences of train, source then target, read in another order."""
     text = data.pipeline.config.model_copy(update=changes)
     sides = segmenters(data.pipeline, text, seed=seed)
@@ -82,7 +81,7 @@ def drawn(data: DataDirectory, *, seed: int = 1, epoch: int = 1, **changes) -> l
     return result
 
 
-def stored(data: DataDirectory) -> list[list[int]]:
+def stored(data):
     corpus = data.corpus("train")
     sides = (corpus.source, corpus.target)
     return [side[index].tolist() for side in sides for index in range(len(side))]
@@ -121,14 +120,14 @@ def test_depends_on_seed_epoch_and_number_only(kind, data, request):
     assert drawn(corpus, seed=7, epoch=3) == one != drawn(corpus, seed=8, epoch=3)
 
 
-def skipped(word: str, score: dict[str, float], dropout: float) -> Counter[tuple[str, ...]]:
+def skipped(word, score, dropout):
     """Probabilities of segmentations, by trying all ways to skip merges.
 
     Of all neighbors that join to a piece the best pair is tried first; a pair is tried once.
     """
     found: Counter[tuple[str, ...]] = Counter()
 
-    def go(cuts: tuple[int, ...], tried: frozenset[tuple[int, ...]], probability: float) -> None:
+    def go(cuts, tried, probability):
         pairs = [
             (-score[word[three[0] : three[2]]], three)
             for three in zip(cuts, cuts[1:], cuts[2:], strict=False)
@@ -145,7 +144,7 @@ def skipped(word: str, score: dict[str, float], dropout: float) -> Counter[tuple
     return found
 
 
-def assert_shares(found: Counter, weights: dict) -> None:
+def assert_shares(found, weights):
     """Whether what was drawn has these probabilities, but for a factor."""
     assert found.keys() <= weights.keys() and len(weights) > 3
     count = found.total()
@@ -154,7 +153,7 @@ def assert_shares(found: Counter, weights: dict) -> None:
         assert abs(found[ways] / count - share) < 5 * math.sqrt(share * (1 - share) / count)
 
 
-def scores(model) -> dict[str, float]:
+def scores(model):
     library = sentencepiece.SentencePieceProcessor(model_proto=model.content)
     return {piece: library.get_score(library.piece_to_id(piece)) for piece in model.pieces}
 
@@ -223,15 +222,7 @@ def test_a_tag_stays(data):
     assert all(sides[0].draw(ids, number)[0] == tag for number in range(50))
 
 
-def batches(
-    data: DataDirectory,
-    progress: Progress,
-    count: int,
-    *,
-    ranks: int = 1,
-    max_tokens: int = 600,
-    text: Text | None = None,
-):
+def batches(data, progress, count, *, ranks=1, max_tokens=600, text=None):
     """Of `count` updates: batches by number of all ranks, and what each rank says of the whole."""
     settings = {"group_tokens": 300, "tokens_per_update": 600, "max_tokens": max_tokens}
     text = text or data.pipeline.config
@@ -246,7 +237,7 @@ def batches(
     return result
 
 
-def same(one: dict[int, Batch], other: dict[int, Batch]) -> bool:
+def same(one, other):
     return one.keys() == other.keys() and all(
         torch.equal(a.source, b.source) and torch.equal(a.target_output, b.target_output)
         for a, b in zip(one.values(), other.values(), strict=True)

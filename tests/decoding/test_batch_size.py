@@ -39,10 +39,10 @@ class Small(Searcher):
 
     most = 8
 
-    def _step(self, tokens: torch.Tensor, state: object) -> torch.Tensor:
+    def _step(self, tokens, state):
         if len(tokens) > self.most:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return super()._step(tokens, state)  # type: ignore[arg-type]
+        return super()._step(tokens, state)
 
 
 @pytest.mark.parametrize("prefixed", [False, True])

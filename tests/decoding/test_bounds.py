@@ -75,7 +75,7 @@ def brief(tiny_run, tiny_config, tmp_path_factory):
     return saved(tiny_run, path, config, lambda model: model.output.bias[EOS].fill_(12.0))
 
 
-def numbers(least: float, most: float) -> st.SearchStrategy[float]:
+def numbers(least, most):
     """Both ends more often than by chance."""
     return st.one_of(st.sampled_from([least, most]), st.floats(least, most))
 
@@ -107,7 +107,7 @@ SEARCHES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(drawn=SEARCHES)
 def test_any_options_translate_every_line(drawn, brief):
     if not drawn.get("sampling") and drawn.get("beam", 10) < drawn.get("n_best", 1):
@@ -127,7 +127,7 @@ def test_the_longest_translations_are_as_long_as_the_options_say(brief):
     model = checkpoint.load(brief)
     with torch.no_grad():
         model.model.output.bias[EOS] = -50.0
-    for factor, constant in ((0.0, 5), (1.0, 4), (1000.0, 0)):
+    for factor, constant in ((0.0, 5), (1.0, 4), (100.0, 0)):
         how = {"max_length_factor": factor, "max_length_constant": constant, "lenpen": 10.0}
         translator = Translator.of([model], DecodingOptions(device="cpu", beam=1, **how))
         (each,) = translator.translate(["M"])

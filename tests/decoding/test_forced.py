@@ -1,15 +1,10 @@
 """Forced scores equal the scores of the search and of the whole model."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
 
 from nmtdeep.decoding.log_probs import log_probabilities
-from nmtdeep.decoding.translator import Translator
 from nmtdeep.text.vocabulary import EOS
-
-Make = Callable[..., Translator]
 
 
 @pytest.mark.parametrize(

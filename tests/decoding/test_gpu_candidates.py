@@ -71,14 +71,14 @@ def test_a_search_with_kernels_finds_the_same(row, size):
     limits, forbidden = (torch.tensor(x, device=DEVICE) for x in ([6, 1, 9, 3], [PAD]))
     constraints, results = Constraints(limits, EOS, forbidden), []
     for shift, chosen in ((0.0, None), (7.0, kernels)):
-        table = Table(partial(row, 3, 70), [0, 1, 2, 3], size)  # type: ignore[arg-type]
+        table = Table(partial(row, 3, 70), [0, 1, 2, 3], size)
 
-        def step(tokens: torch.Tensor, state: Table, shift: float = shift) -> torch.Tensor:
+        def step(tokens, state, shift=shift):
             log_probs = state.step(tokens, state).log_softmax(dim=1)
             return (log_probs + shift * state.calls[-1]).float().to(DEVICE)
 
         found = beam(
-            step,  # type: ignore[arg-type]
+            step,
             table,
             constraints,
             BeamSettings(size, behind=1 if chosen else 0),

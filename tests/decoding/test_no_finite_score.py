@@ -2,19 +2,16 @@
 
 import json
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from nmtdeep.decoding import resuming, streams
 from nmtdeep.decoding.log_probs import log_probabilities
-from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import CheckpointError
 
 from .checkpoints import saved
 
-Make = Callable[..., Translator]
 SAID = r"checkpoint_20: computes no finite log-probability for input line 3: use another checkpoint"
 SEARCHES: list[dict[str, Any]] = [
     {"beam": 4, "stop": "bound", "n_best": 4},
@@ -75,7 +72,7 @@ def test_candidates_without_a_finite_score_are_left_out(translator):
     model = translator(beam=3, n_best=3)
     search = model.searcher
 
-    def worse(batch: Any) -> Any:
+    def worse(batch):
         found = search(batch)
         for hypotheses in found:
             object.__setattr__(hypotheses[1], "log_prob", float("nan"))

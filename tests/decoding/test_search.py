@@ -2,18 +2,15 @@
 
 import math
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from nmtdeep.decoding.sampling import SamplingSettings, sample
 from nmtdeep.decoding.search import (
     FREE,
     BeamSettings,
     Constraints,
-    Hypothesis,
     beam,
     length_penalty,
 )
@@ -21,7 +18,6 @@ from nmtdeep.decoding.search import (
 from .tables import (
     EOS,
     PAD,
-    Row,
     Table,
     coarse_row,
     enumerated,
@@ -38,24 +34,17 @@ PENALTIES = {
 }
 
 
-def constraints(limits: list[int], prefix: Tensor | None) -> Constraints:
+def constraints(limits, prefix):
     return Constraints(torch.tensor(limits), EOS, torch.tensor([PAD]), prefix)
 
 
-def search(
-    row: Row,
-    limits: list[int],
-    size: int,
-    sentences: list[int] | None = None,
-    prefix: Tensor | None = None,
-    **how: Any,
-) -> tuple[list[list[Hypothesis]], Table]:
+def search(row, limits, size, sentences=None, prefix=None, **how):
     table = Table(row, sentences or list(range(len(limits))), size)
     settings = BeamSettings(size, **how)
     return beam(table.step, table, constraints(limits, prefix), settings), table
 
 
-def rows(seed: int, types: int = TYPES) -> Row:
+def rows(seed, types=TYPES):
     return partial(random_row, seed, types)
 
 
@@ -196,7 +185,7 @@ def test_a_beam_with_a_prefix_equals_the_slow_beam_behind_it(types, seed, size):
     limits = [limit + 3 for limit in LIMITS]
     table = rows(seed, types)
 
-    def behind(sentence: int, words: tuple[int, ...]) -> list[float]:
+    def behind(sentence, words):
         return table(sentence, PREFIXES[sentence] + words)
 
     results, _ = search(table, limits, size, prefix=PADDED)
@@ -215,11 +204,11 @@ def test_a_beam_with_a_prefix_equals_the_slow_beam_behind_it(types, seed, size):
 SHARES = [0.1, 0.2, 0.4, 0.2, 0.1]  # pad, end and three words
 
 
-def constant(sentence: int, prefix: tuple[int, ...]) -> list[float]:
+def constant(sentence, prefix):
     return [math.log(share) for share in SHARES]
 
 
-def draw(row: Row, limits: list[int], prefix: Tensor | None = None, **how: Any) -> list[Hypothesis]:
+def draw(row, limits, prefix=None, **how):
     table = Table(row, list(range(len(limits))), 1)
     generator = torch.Generator().manual_seed(1)
     settings = SamplingSettings(**how)
@@ -246,7 +235,7 @@ def test_draws_follow_the_distribution(how, shares):
         assert_share(sum(item.tokens[0] == word for item in results), share)
 
 
-def assert_share(seen: int, share: float, count: int = 3000) -> None:
+def assert_share(seen, share, count=3000):
     assert abs(seen - share * count) <= 5 * math.sqrt(share * (1 - share) * count)
 
 

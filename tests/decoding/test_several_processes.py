@@ -1,24 +1,22 @@
 """Several processes write the bytes of one, also after errors and interruptions."""
 
+import multiprocessing
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import typer
-from commands.running import Commands, Finished, Interrupt
+from commands.running import Commands, Interrupt
 
 from nmtdeep.cli.options import of_launcher
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.decoding import streams
 from nmtdeep.decoding.log_probs import log_probabilities
-from nmtdeep.decoding.translator import BUFFER, Translator
+from nmtdeep.decoding.translator import BUFFER
 from nmtdeep.errors import UserError
 
-Make = Callable[..., Translator]
-Run = Callable[..., Finished]
 TWO = ("--processes", 2)
 CHUNK, LINES = 3, 9
 FORMATS = ("text", "json", "tsv", "fairseq")
@@ -57,12 +55,16 @@ def whole(run, tiny_run, source):
     return out.read_bytes()
 
 
-def test_every_format_is_that_of_one_process(translator, tiny_run, lines, tmp_path):
-    """With drawn candidates of an ensemble, and a prefix."""
-    text = "".join(f"{line}\n" for line in [*lines[:8], f"{lines[8]}\tein"])
-    (tmp_path / "in").write_text(text, "utf-8")
+def test_two_processes_write_what_one_does_up_to_an_error_or_their_end(
+    translator, tiny_run, lines, tmp_path
+):
+    """Drawn candidates of an ensemble, with a prefix."""
+    wrong = [*lines[:7], "over-long " * 90, lines[8]]
+    for name, each in (("in", [*lines[:8], f"{lines[8]}\tein"]), ("wrong", wrong)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in each), "utf-8")
     written, counted = [], []
     options = {"sampling": True, "n_best": 2, "prefix_column": True, "max_tokens": 60}
+    options |= {"long_lines": "error", "max_source_tokens": 150}
     for processes in (1, 2):
         with translator(tiny_run.newer, tiny_run.older, processes=processes, **options) as model:
             for form in FORMATS:
@@ -71,25 +73,18 @@ def test_every_format_is_that_of_one_process(translator, tiny_run, lines, tmp_pa
                 assert (count, sum(counted)) == (LINES, pytest.approx(6))  # blank ones cost nothing
                 counted.clear()
                 written.append(parts)
-            scored = log_probabilities(model, lines[:3], lines[6:9])
-        written.append(scored)
+            written.append(log_probabilities(model, lines[:3], lines[6:9]))
+            before, how = [], {"form": "text", "buffer": CHUNK}
+            with pytest.raises(UserError, match="input line 8"):
+                streams.translate(model, str(tmp_path / "wrong"), before.append, **how)
+            assert len(before) == 2 and before == written[-5][:2]
+            if processes == 2:
+                for child in multiprocessing.active_children():
+                    child.kill()
+                with pytest.raises(UserError, match="use fewer --processes"):
+                    model.translate_chunk(lines)
     assert written[:5] == written[5:]
     assert [len(parts) for parts in written] == [3] * 10
-
-
-def test_what_comes_before_a_wrong_line_is_written(translator, lines, tmp_path):
-    wrong = [*lines[:7], "over-long " * 90, lines[8]]
-    (tmp_path / "in").write_text("".join(f"{line}\n" for line in wrong), "utf-8")
-    limit = {"long_lines": "error", "max_source_tokens": 150}
-    for processes in (1, 2):
-        written, how = [], {"form": "text", "buffer": CHUNK}
-        with (
-            translator(processes=processes, **limit) as model,
-            pytest.raises(UserError, match="input line 8"),
-        ):
-            streams.translate(model, str(tmp_path / "in"), written.append, **how)
-        assert len(written) == 2
-        assert "".join(written).count("\n") == 6
 
 
 @pytest.mark.slow
@@ -108,7 +103,7 @@ def test_killed_at_two_points_and_resumed(run, tiny_run, source, whole, tmp_path
         assert out.read_bytes() == whole
 
 
-def wait_for_the_end_of_all_in(folder: Path, seconds: float = 30) -> None:
+def wait_for_the_end_of_all_in(folder, seconds=30):
     """Wait until no process has this working directory."""
     latest = time.monotonic() + seconds
     while found := [each for each in Path("/proc").glob("[0-9]*") if at(each) == folder]:
@@ -116,7 +111,7 @@ def wait_for_the_end_of_all_in(folder: Path, seconds: float = 30) -> None:
         time.sleep(0.1)
 
 
-def at(process: Path) -> Path | None:
+def at(process):
     try:
         return (process / "cwd").readlink()
     except OSError:
@@ -124,13 +119,12 @@ def at(process: Path) -> Path | None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("what", "code"), [("term", 143), ("int", 130)])
-def test_a_signal_ends_the_workers(run, tiny_run, source, tmp_path, what, code):
+def test_a_signal_ends_the_workers(run, tiny_run, source, tmp_path):
     words = ("translate", "-q", "-m", tiny_run.newer, "-i", source, "-o", tmp_path / "out", *TWO)
-    interrupt = Interrupt("nmtdeep.decoding.streams:render", BUFFER + 1, what)
+    interrupt = Interrupt("nmtdeep.decoding.streams:render", BUFFER + 1, "term")
     stopped = run(*words, "--device", "cpu", interrupt=interrupt)
-    assert (stopped.code, stopped.err) == (code, "")
-    wait_for_the_end_of_all_in(run.folder)  # type: ignore[attr-defined]
+    assert (stopped.code, stopped.err) == (143, "")
+    wait_for_the_end_of_all_in(run.folder)
 
 
 def test_torchrun_is_as_many_processes(monkeypatch):

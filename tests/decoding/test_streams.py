@@ -31,7 +31,7 @@ ONE = Translation(FOUND.source, FOUND.subwords, FOUND.candidates[:1])
 # Reading
 
 
-def write(path: Path, lines: list[str]) -> Path:
+def write(path, lines):
     path.write_bytes("".join(f"{line}\n" for line in lines).encode())
     return path
 
@@ -73,7 +73,7 @@ def test_a_pipe_is_answered_before_it_ends(pipe):
 def test_a_fast_pipe_loses_nothing(pipe):
     lines = [f"line {number}" for number in range(50)]
 
-    def feed() -> None:
+    def feed():
         with pipe:
             pipe.write("".join(f"{line}\n" for line in lines).encode())
 

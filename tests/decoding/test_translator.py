@@ -1,8 +1,6 @@
 """From raw lines to raw lines with a tiny run: order, batching, ensembles, blank and long lines."""
 
 import math
-import multiprocessing
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -11,10 +9,9 @@ from nmtdeep.checkpoint import load
 from nmtdeep.config.decoding import RECIPE_DEFAULTS
 from nmtdeep.decoding.log_probs import log_probabilities
 from nmtdeep.decoding.searcher import SourceBatch
-from nmtdeep.decoding.translator import Candidate, Translation, Translator
+from nmtdeep.decoding.translator import Candidate, Translator
 from nmtdeep.errors import CheckpointError, UserError
 
-Make = Callable[..., Translator]
 LINES = [
     "The flow meter units to send.",
     "",
@@ -27,7 +24,7 @@ LINES = [
 ]
 
 
-def alike(one: Translation, other: Translation) -> bool:
+def alike(one, other):
     """The same translations, their scores to within the order of float32 sums."""
     pairs = list(zip(one.candidates, other.candidates, strict=True))
     return all(
@@ -49,18 +46,16 @@ def test_every_line_is_translated_in_order_and_blank_lines_stay_blank(settings, 
             assert set(translation.candidates) == {Candidate("", "", (), 0.0, 0.0)}
 
 
-@pytest.mark.parametrize("settings", [{"max_tokens": 1}, {"max_tokens": 90}, {"beam": 1}])
+@pytest.mark.parametrize("settings", [{"max_tokens": 90}, {"beam": 1}])
 def test_batching_changes_nothing(settings, translator, tiny_run):
     lines = [*LINES, *tiny_run.sources]
     together = list(translator(n_best=1, **{**settings, "max_tokens": 4096}).translate(lines))
-    apart = list(translator(n_best=1, **settings).translate(lines))
-    singly = [next(iter(translator(**settings).translate([line]))) for line in lines[:8]]
-    buffered = list(translator(**settings).translate(lines, buffer=3))
-    assert all(map(alike, together, apart))
+    model = translator(n_best=1, **settings)
+    singly = [next(iter(model.translate([line]))) for line in lines[:8]]
+    for other in (model.translate(lines), model.translate(lines, buffer=3)):
+        assert all(map(alike, together, other))
     assert all(map(alike, together, singly))
-    assert all(map(alike, together, buffered))
-    texts = {translation.text for translation in together}
-    assert len(texts) > 3  # they depend on the source
+    assert len({translation.text for translation in together}) > 3  # they depend on the source
 
 
 def test_a_length_limit_in_the_options_overrides_the_recipe(translator, tiny_run):
@@ -112,7 +107,7 @@ COLUMNS = [f"{source}\t{prefix}" for source, prefix in PREFIXED]
 
 @pytest.mark.parametrize(
     "settings",
-    [{"beam": 1}, {"n_best": 3}, {"sampling": True, "n_best": 2}, {"processes": 2}],
+    [{"beam": 1}, {"n_best": 3}, {"sampling": True, "n_best": 2}],
     ids=str,
 )
 def test_every_candidate_starts_with_its_prefix_whose_score_counts(settings, translator, tiny_run):
@@ -239,15 +234,6 @@ def test_bf16_and_int8_score_nearly_the_same(weights, translator, tiny_run):
 
 
 # Several processes
-
-
-def test_a_killed_process_is_an_error(translator):
-    with translator(processes=2) as several:
-        assert len(several.translate_chunk(LINES)) == len(LINES)
-        for child in multiprocessing.active_children():
-            child.kill()
-        with pytest.raises(UserError, match="use fewer --processes"):
-            several.translate_chunk(LINES)
 
 
 def test_draws_of_a_batch_depend_on_its_number_and_the_seed_alone(translator, tiny_run):

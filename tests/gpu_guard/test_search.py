@@ -1,6 +1,5 @@
 """A search on a pretended GPU: no mixed devices or dtypes, and one wait in a step."""
 
-from typing import Any
 from unittest import mock
 
 import pytest
@@ -8,7 +7,6 @@ import torch
 from model.choices import VARIANTS
 
 from nmtdeep.config.decoding import DecodingOptions
-from nmtdeep.config.model import Model
 from nmtdeep.decoding.searcher import Searcher, SourceBatch
 from nmtdeep.model.build import build
 
@@ -33,14 +31,7 @@ IN_SAMPLING = {
 }
 
 
-def recorded(
-    model: Model,
-    dtype: torch.dtype,
-    *,
-    answer: int = STEPS,
-    prefix: int = 0,
-    **options: Any,
-) -> Recorder:
+def recorded(model, dtype, *, answer=STEPS, prefix=0, **options):
     """A search of 3 sentences; `answer` is what the host reads, as their limits too.
 
     Args:

@@ -2,14 +2,12 @@
 
 import warnings
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from model.choices import VARIANTS
 
-from nmtdeep.config.model import Model
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.training import Training
 from nmtdeep.data.batch import Batch, RankBatches
@@ -29,7 +27,7 @@ TYPES, SENTENCES, LENGTH = 64, 4, 7
 AT_THE_END = {("training/result.py:read", "event")}
 
 
-def batch(*, packed: bool) -> Batch:
+def batch(*, packed):
     """Sentences of one length, in a row or with two cells of padding."""
     cells = SENTENCES * LENGTH
     shape = (1, cells) if packed else (SENTENCES, LENGTH)
@@ -41,7 +39,7 @@ def batch(*, packed: bool) -> Batch:
     return Batch(*ids, cells, padded_tokens=2 * cells, real_tokens=2 * cells, packing=(row, row))
 
 
-def recorded(model: Model, precision: str, **settings: Any) -> Recorder:
+def recorded(model, precision, **settings):
     """The second update, which has an optimizer with moments."""
     training = Training.model_validate({"clip_norm": 1.0, **settings})
     packed = Recipe(model=model, training=training).uses_packing("cuda")

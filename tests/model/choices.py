@@ -155,5 +155,26 @@ WANTED: list[dict[str, Any]] = [
     {"depth": 6, "combinations": (LINEAR[7], "dense"), "sublayers": DECODERS[3]},
 ]
 COMBINATIONS = [*({**choice, "depth": 3} for choice in covering()), *WANTED]
-# Few models that together have every variant of every slot.
-VARIANTS = {f"variant {number}": variant(number) for number in range(2 * len(LINEAR))}
+
+
+def held(choice: dict[str, Any]) -> set[tuple[str, str]]:
+    """Its variants by slot; those of the two combinations are of two slots."""
+    slots = {
+        **choice,
+        **dict(zip(("encoder reads", "decoder reads"), choice["combinations"], strict=True)),
+    }
+    del slots["combinations"]
+    return {(slot, str(value)) for slot, value in slots.items()}
+
+
+def few(choices: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Those of the choices that together have every variant of every slot."""
+    chosen, missing = {}, set().union(*map(held, choices.values()))
+    while missing:
+        name = max(choices, key=lambda name: len(held(choices[name]) & missing))
+        chosen[name] = choices[name]
+        missing -= held(choices[name])
+    return chosen
+
+
+VARIANTS = few({f"variant {number}": variant(number) for number in range(2 * len(LINEAR))})

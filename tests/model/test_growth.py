@@ -4,12 +4,10 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 from torch.testing import assert_close
 
 from nmtdeep.model.build import build, initialize
 from nmtdeep.model.growth import carry_over, layer_map
-from nmtdeep.model.transformer import Transformer
 
 SOURCE = torch.tensor([[5, 9, 4, 7, 1], [8, 3, 1, 0, 0]])
 TARGET = torch.tensor([[1, 6, 5, 19], [1, 12, 7, 4]])
@@ -43,9 +41,7 @@ def test_impossible_growth_is_an_error():
 
 @pytest.fixture
 def grown(tiny_config, tiny_model):
-    def grow(
-        depths: tuple[int, int], strategy: Any, of_decoder: Any = None, **choice: Any
-    ) -> tuple[Transformer, Transformer]:
+    def grow(depths, strategy, of_decoder=None, **choice):
         old = tiny_model(seed=1, depth=depths[0], **choice)
         described = tiny_config(depth=depths[1], **choice)
         types = {"source_types": 20, "target_types": 20}
@@ -98,7 +94,7 @@ def test_layers_that_do_nothing_yet_change_nothing(grown):
     assert_close(new(SOURCE, TARGET), old(SOURCE, TARGET), rtol=0, atol=1e-12)
 
 
-def rows(model: Transformer, side: str = "encoder") -> Tensor:
+def rows(model, side="encoder"):
     return getattr(model, side).combination.weight[..., 0]
 
 

@@ -2,8 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -15,7 +14,6 @@ from nmtdeep.model.build import build, initialize
 from nmtdeep.model.initialization import Sample
 from nmtdeep.model.layers.attention import CrossAttention
 from nmtdeep.model.layers.sublayer import Context
-from nmtdeep.model.transformer import Transformer
 
 D, F, TYPES, DEPTH, HEADS, CLIP = 64, 96, 400, 3, 2, 4
 JOINT, SQUARE = 6 / (D + 3 * D), 6 / (D + D)
@@ -51,19 +49,19 @@ class Block(NamedTuple):
     values: Tensor
 
     @property
-    def compared(self) -> bool:
+    def compared(self):
         """Whether it makes queries or keys, which are compared."""
         return self.role in ("qkv", "query", "key_value")
 
     @property
-    def apart(self) -> float:
+    def apart(self):
         """The square of Glorot's bound if values count as a matrix of their own."""
         return SQUARE if self.role == "value" else self.square
 
 
 @pytest.fixture
 def made(tiny_config):
-    def make(initializer: object, residual: str = "post_norm") -> tuple[Transformer, Any]:
+    def make(initializer, residual="post_norm"):
         described = tiny_config(
             width=D,
             feed_forward=F,
@@ -90,7 +88,7 @@ def made(tiny_config):
     return make
 
 
-def blocks(model: Transformer) -> Iterator[Block]:
+def blocks(model):
     for name, parameter in model.named_parameters():
         match = re.match(r"(encoder|decoder)\.layers\.(\d+)\.sublayers\.\d+\.(sublayer\..*)", name)
         if not match or match[3].endswith("bias"):
@@ -104,7 +102,7 @@ def blocks(model: Transformer) -> Iterator[Block]:
             yield Block(match[1], int(match[2]) + 1, GLOROT[key], role, across, part)
 
 
-def check(values: Tensor, variance: float, law: str) -> None:
+def check(values, variance, law):
     """Variance within five deviations of what so many draws show, and a uniform law's bound."""
     values = values.detach().double()
     spread = 2.0 if law == "normal" else 0.8
@@ -119,22 +117,22 @@ def check(values: Tensor, variance: float, law: str) -> None:
         assert 0.9 * bound < largest <= bound * (1 + 1e-6)
 
 
-def depth_scaled(exponent: float, separate: bool) -> tuple:
+def depth_scaled(exponent, separate):
     chosen = {"type": "depth_scaled", "alpha": 0.8, "exponent": exponent}
     chosen["cross_attention"] = "separate" if separate else "joint"
 
-    def variance(block: Block) -> float:
+    def variance(block):
         square = SQUARE if separate and block.across and block.square == JOINT else block.square
         return square / 3 * 0.64 / block.layer ** (2 * exponent)
 
     return chosen, "post_norm", variance, "uniform", (1 / D, "normal")
 
 
-def deep_norm(block: Block) -> float:
+def deep_norm(block):
     return 1 / D if block.compared else DEEP_NORM[block.side] ** 2 * block.apart / 3
 
 
-def t_fixup(block: Block) -> float:
+def t_fixup(block):
     if block.compared or block.role == "relative":
         return block.square / 3
     return T_FIXUP[block.side] ** 2 * block.apart / 3
@@ -208,7 +206,7 @@ def test_a_stacks_initializer_changes_that_stack_alone(made, side):
         torch.testing.assert_close(value, before[name] * (0.5 if drawn else 1.0))
 
 
-def with_initializer(described: Model, side: str, chosen: object) -> Model:
+def with_initializer(described, side, chosen):
     """The model with an initializer for one stack."""
     values = described.model_dump()
     values[side]["initializer"] = chosen

@@ -2,10 +2,8 @@
 
 import pytest
 import torch
-from torch import Tensor
 
 from nmtdeep.model.layers.sublayer import Context
-from nmtdeep.model.transformer import Layer
 from nmtdeep.training.loss import batch_loss
 
 X = torch.randn(1, 3, 8, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
@@ -17,7 +15,7 @@ def layer(tiny_model):
     return tiny_model(seed=1).encoder.layers[0].train()
 
 
-def passes(layer: Layer, count: int) -> list[Tensor]:
+def passes(layer, count):
     torch.manual_seed(1)
     return [layer(X, Context()) for _ in range(count)]
 

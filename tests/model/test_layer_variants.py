@@ -1,36 +1,33 @@
 """Layers of the ODE Transformer and with a bottom-to-top connection, by their formulas."""
 
-from collections.abc import Callable
 from math import factorial
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.testing import assert_close
 
 from nmtdeep.model.build import initialize
 from nmtdeep.model.layer_variants import WEIGHTS, GatedSum, RungeKutta, WeightedSum
 from nmtdeep.model.layers.residual import NoNorm
-from nmtdeep.model.layers.sublayer import Context, State, Sublayer
+from nmtdeep.model.layers.sublayer import Context, Sublayer
 
 EXACT = {"rtol": 0, "atol": 1e-12}
 X = torch.randn(1, 4, 8, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-Function = Callable[[Tensor], Tensor]
 
 
 class Times(Sublayer):
     """factor x."""
 
-    def __init__(self, factor: float) -> None:
+    def __init__(self, factor):
         super().__init__()
         self.factor = factor
 
-    def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
+    def forward(self, x, context, state=None):
         return self.factor * x
 
 
-def linear(order: Any, factor: float) -> RungeKutta:
+def linear(order, factor):
     """The method for y' = factor y."""
     total = WeightedSum(WEIGHTS[order], learned=False)
     wrapper = NoNorm(Times(factor), dropout=0.0)
@@ -45,7 +42,7 @@ def test_a_linear_equation_has_the_first_terms_of_e(order):
         assert_close(linear(order, factor)(X, Context()), expected * X, **EXACT)
 
 
-def gated(y: Tensor, f: Function, layer: RungeKutta) -> Tensor:
+def gated(y, f, layer):
     first = f(y)
     second = f(y + first)
     w, b = layer.total.gate.weight[0], layer.total.gate.bias
@@ -57,12 +54,12 @@ def gated(y: Tensor, f: Function, layer: RungeKutta) -> Tensor:
     return out
 
 
-def learned(y: Tensor, f: Function, layer: RungeKutta) -> Tensor:
+def learned(y, f, layer):
     gamma = layer.total.weight
     return y + gamma[0] * f(y) + gamma[1] * f(y + f(y))
 
 
-def fourth(y: Tensor, f: Function, layer: RungeKutta) -> Tensor:
+def fourth(y, f, layer):
     one = f(y)
     two = f(y + one / 2)
     three = f(y + two / 2)
@@ -79,7 +76,7 @@ def test_a_layer_equals_the_steps_written_out(expected, settings, function, tiny
     form = {"type": "runge_kutta", "function": function, **settings}
     layer = tiny_model(seed=1, encoder=form).encoder.layers[0]
 
-    def value(y: Tensor) -> Tensor:
+    def value(y):
         out = y
         for wrapper in layer:
             out = out + wrapper.sublayer(wrapper.norm(out), Context())

@@ -1,16 +1,14 @@
 """Properties of every combination of slots; equality with torch's own layers."""
 
 import math
-from collections.abc import Iterator
 from itertools import product
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.testing import assert_close
 
 from model.choices import COMBINATIONS, VARIANTS
-from nmtdeep.model.transformer import Layer, Transformer
 from nmtdeep.text.vocabulary import PAD
 
 SOURCE = torch.tensor([[5, 9, 4, 7, 1], [8, 3, 1, PAD, PAD], [1, PAD, PAD, PAD, PAD]])
@@ -31,11 +29,11 @@ def model(request, tiny_model):
     return tiny_model(seed=1, **request.param)
 
 
-def logits(model: Transformer, source: Tensor, target: Tensor) -> Tensor:
+def logits(model, source, target):
     return model.output(model(source, target))
 
 
-def real(x: Tensor) -> Iterator[Tensor]:
+def real(x):
     """Each sentence's real target positions."""
     for row, (_, length) in zip(x, LENGTHS, strict=True):
         yield row[:length]
@@ -104,7 +102,7 @@ def test_a_forward_pass_does_not_depend_on_earlier_ones(model):
     assert torch.equal(logits(model, SOURCE, TARGET), first)
     for module in (model.encoder.layers[1], model.decoder.layers[1]):
 
-        def fail(*_: object) -> None:
+        def fail(*_):
             raise RuntimeError("no memory")
 
         hook = module.register_forward_hook(fail)
@@ -140,7 +138,7 @@ def test_a_decoder_state_follows_hypotheses_and_forgets_sentences(model):
 # Against torch's own layers
 
 
-def embedded(ids: Tensor, table: Tensor, bias: Tensor) -> Tensor:
+def embedded(ids, table, bias):
     """sqrt(d) E + b + sinusoids, number by number."""
     x = torch.empty(*ids.shape, 8, dtype=torch.float64)
     for sentence, place, i in product(range(len(ids)), range(ids.shape[1]), range(8)):
@@ -150,25 +148,25 @@ def embedded(ids: Tensor, table: Tensor, bias: Tensor) -> Tensor:
     return x
 
 
-def copy(pairs: Iterator[tuple[Tensor, Tensor]]) -> None:
+def copy(pairs):
     with torch.no_grad():
         for theirs, ours in pairs:
             theirs.copy_(ours)
 
 
-def same_attention(theirs: nn.MultiheadAttention, ours: nn.Module) -> Iterator[tuple]:
+def same_attention(theirs, ours):
     parts = [ours.qkv] if hasattr(ours, "qkv") else [ours.query, ours.key_value]
     yield theirs.in_proj_weight, torch.cat([part.weight for part in parts])
     yield theirs.in_proj_bias, torch.cat([part.bias for part in parts])
     yield from same_linear(theirs.out_proj, ours.output)
 
 
-def same_linear(theirs: nn.Module, ours: nn.Module) -> Iterator[tuple]:
+def same_linear(theirs, ours):
     yield theirs.weight, ours.weight
     yield theirs.bias, ours.bias
 
 
-def same_layer(theirs: nn.Module, ours: Layer) -> Iterator[tuple]:
+def same_layer(theirs, ours):
     attention, *cross, feed_forward = (wrapper.sublayer for wrapper in ours.sublayers)
     yield from same_attention(theirs.self_attn, attention)
     for module in cross:

@@ -23,13 +23,13 @@ COUNTS = Counter(word for line in TEXT for word in line.split())
 MERGES = learn(COUNTS, 30)
 
 
-def codes() -> io.StringIO:
+def codes():
     written = io.StringIO()
     learn_bpe([f"{line}\n" for line in TEXT], written, 30)
     return written
 
 
-def library(threshold: int | None = None) -> BPE:
+def library(threshold=None):
     if threshold is None:
         return BPE(codes())
     vocabulary = io.StringIO()

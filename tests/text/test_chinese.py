@@ -18,11 +18,11 @@ from nmtdeep.text.vocabulary import shared_or_separate
 pytest.importorskip("jieba")
 
 
-def split(line: str) -> list[str]:
+def split(line):
     return chinese.jieba().tokenize(line)
 
 
-def join(words: list[str]) -> str:
+def join(words):
     return chinese.jieba().detokenize(words)
 
 

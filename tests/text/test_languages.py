@@ -13,7 +13,7 @@ ROWS = (Path(__file__).parent / "django" / "lines.tsv").read_text(encoding="utf-
 LANGUAGES = sorted({row.split("\t")[0] for row in ROWS})
 
 
-def pipeline(language: str, lines: list[str], **tokenizer: object) -> TextPipeline:
+def pipeline(language, lines, **tokenizer):
     """A pipeline whose model is learned from lines of one language."""
     settings = {"type": "sentencepiece", "size": 500, **tokenizer}
     text = {"source": "en", "target": language, "normalize": False, "tokenizer": settings}
@@ -23,12 +23,12 @@ def pipeline(language: str, lines: list[str], **tokenizer: object) -> TextPipeli
     return TextPipeline.of(config, (model, model), (vocabulary, vocabulary))
 
 
-def back(text: TextPipeline, line: str) -> str:
+def back(text, line):
     side = text.target
     return side.join(side.vocabulary.words(side.encode(line)))
 
 
-def lines_of(language: str) -> list[str]:
+def lines_of(language):
     return [row.split("\t")[2] for row in ROWS if row.startswith(f"{language}\t")]
 
 

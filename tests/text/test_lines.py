@@ -36,7 +36,7 @@ def test_lines(tmp_path, content, lines):
     assert list(read_lines(io.BytesIO(content.encode()))) == lines
 
 
-def message_of(source) -> str:
+def message_of(source):
     with pytest.raises(DataError) as caught:
         list(read_lines(source))
     assert "\n" not in str(caught.value)

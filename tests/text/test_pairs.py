@@ -14,7 +14,7 @@ LANGUAGES = ("en", "pt-BR")
 PAIRS = [("A cat.", "Um gato."), ("", "b"), ("a\u2028b", 'c "d" \\'), ("x\x85y", "猫")]
 
 
-def packed(content: bytes, ending: str) -> bytes:
+def packed(content, ending):
     if ending == ".zst":
         return pytest.importorskip("backports.zstd").compress(content)
     return gzip.compress(content) if ending == ".gz" else content

@@ -27,7 +27,7 @@ NFKC = learn(LINES, Config(size=400, byte_fallback=False), normalize=True)
 SECTION = {"tokenizer": {"type": "sentencepiece", "size": 400}, "normalize": False}
 
 
-def pipeline(model: SentencePiece = EXACT, **more) -> TextPipeline:
+def pipeline(model=EXACT, **more):
     config = Text.model_validate(SECTION | more)
     vocabulary = Vocabulary.of_pieces(model.pieces, {}, config.vocabulary)
     return TextPipeline.of(config, (model, model), (vocabulary, vocabulary))
@@ -135,7 +135,7 @@ def test_strange_pieces_get_no_id():
         _ = trained(model_type="char", vocab_size=40, hard_vocab_limit=False).settings
 
 
-def trained(*more: str, **settings: object) -> SentencePiece:
+def trained(*more, **settings):
     """A model from elsewhere."""
     out = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(

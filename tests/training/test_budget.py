@@ -2,7 +2,6 @@
 
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 from commands.runs import contents
@@ -23,25 +22,25 @@ LINEAR = {"type": "linear", "lr": 6.0, "warmup_updates": 100}
 class Clock:
     """A clock that only the test moves."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.now = 1000.0
 
-    def __call__(self) -> float:
+    def __call__(self):
         return self.now
 
 
 class Ticking:
     """A clock by which so many seconds pass between two looks at it; in rank 1 three times more."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds):
         self.seconds, self.now = seconds, 0.0
 
-    def __call__(self) -> float:
+    def __call__(self):
         self.now += self.seconds * (1 + 2 * int(os.environ.get("RANK", "0")))
         return self.now
 
 
-def timed(training: Training, update: float, **others: float) -> FittedUpdates | None:
+def timed(training, update, **others):
     """The plan after 50 updates of this many seconds; the first ten take 3 s more.
 
     Each update has 100 target tokens, the validation set 200, an epoch 1,000; `others` are parts
@@ -62,7 +61,7 @@ def timed(training: Training, update: float, **others: float) -> FittedUpdates |
     return plan
 
 
-def simulated(seconds: float, update: float, validation: float, checkpoint: float) -> int:
+def simulated(seconds, update, validation, checkpoint):
     """The last update of a training from update 50 on: every 20 a validation, every 8 a save."""
     each = update + (validation + checkpoint) / 20 + checkpoint / 8
     return 50 + int((seconds - validation - checkpoint) / each)  # one of both at its end
@@ -170,13 +169,13 @@ def run(tiny_run, tmp_path):
     return run
 
 
-def drop_checkpoints_after(update: int, run: Path) -> None:
+def drop_checkpoints_after(update, run):
     for path in run.glob("checkpoint_[0-9]*"):
         if int(path.name.rpartition("_")[2]) > update:
             shutil.rmtree(path)
 
 
-def state(run: Path) -> Progress:
+def state(run):
     return Progress.of(run / "checkpoint_last")
 
 

@@ -15,7 +15,7 @@ from nmtdeep.training.step import Step
 LR, EPSILON, BASE = 0.01, 1e-3, 2
 
 
-def residual(alpha: float = 1.0) -> dict[str, object]:
+def residual(alpha=1.0):
     return {"type": "complete_p", "base_depth": BASE, "alpha": alpha}
 
 

@@ -1,18 +1,15 @@
 """Numbers that are not finite: survived, or reported with update, layer and what to try."""
 
 import math
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batch import RankBatches, read_batch
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DivergenceError
-from nmtdeep.training.ranks import ALONE, Ranks
+from nmtdeep.training.ranks import ALONE
 from nmtdeep.training.recorder import figures
 from nmtdeep.training.result import UpdateResult
 from nmtdeep.training.setup import Setup
@@ -24,12 +21,12 @@ from training.tiny import equal, recipe_of, values
 WARM = {"type": "inverse_square_root", "lr": 0.01, "warmup_updates": 2}
 
 
-def setup_of(tiny_run: Any, **training: Any) -> Setup:
+def setup_of(tiny_run, **training):
     recipe = recipe_of(tiny_run, **{"precision": "fp32", "schedule": WARM, **training})
     return Setup(recipe, tiny_run.data)
 
 
-def shares(data: DataDirectory, ranks: Ranks = ALONE) -> list[RankBatches]:
+def shares(data, ranks=ALONE):
     """Updates of two batches; of two processes each has one."""
     corpus = data.corpus("train")
     results = []
@@ -47,7 +44,7 @@ def shares(data: DataDirectory, ranks: Ranks = ALONE) -> list[RankBatches]:
     return results
 
 
-def run(trainer: Trainer, updates: list[RankBatches], progress: Progress) -> Progress:
+def run(trainer, updates, progress):
     for share in updates:
         done = trainer.train(share, progress)
         progress = noted(progress.after_update(progress.position), done)
@@ -55,7 +52,7 @@ def run(trainer: Trainer, updates: list[RankBatches], progress: Progress) -> Pro
     return progress
 
 
-def noted(progress: Progress, results: list[UpdateResult]) -> Progress:
+def noted(progress, results):
     for result in results:
         progress = progress.after_result(bad=result.is_bad)
     return progress
@@ -143,13 +140,13 @@ class Fp16(Setup):
     dtype = torch.float16
 
 
-def fp16_trainer(tiny_run: Any, scale: float) -> Trainer:
+def fp16_trainer(tiny_run, scale):
     trainer = Trainer(Fp16(setup_of(tiny_run).recipe, tiny_run.data))
     trainer.step.passes.scaler = torch.amp.GradScaler("cpu", init_scale=scale)
     return trainer
 
 
-def result_of(trainer: Trainer, share: RankBatches) -> UpdateResult:
+def result_of(trainer, share):
     trainer.train(share, Progress())
     (result,) = trainer.finish(Progress())
     return result
@@ -178,7 +175,7 @@ def test_outputs_beyond_fp16_are_named_by_layer(tiny_run):
         run(trainer, shares(tiny_run.data) * 5, Progress())
 
 
-def go_wrong(ranks: Ranks, recipe: Recipe, data: Path) -> str:
+def go_wrong(ranks, recipe, data):
     """Only what the second process computes is wrong; what this one says of it."""
     trainer = Trainer(Setup(recipe, DataDirectory.open(data), ranks))
     if ranks.rank:
@@ -192,7 +189,7 @@ def go_wrong(ranks: Ranks, recipe: Recipe, data: Path) -> str:
     return ""
 
 
-def each_goes_wrong(ranks: Ranks, recipes: list[Recipe], data: Path) -> list[str]:
+def each_goes_wrong(ranks, recipes, data):
     return [go_wrong(ranks, recipe, data) for recipe in recipes]
 
 

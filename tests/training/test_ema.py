@@ -1,10 +1,7 @@
 """The moving average of weights: a loop over updates, resumed, grown, validated."""
 
-from pathlib import Path
-
 import pytest
 import torch
-from torch import Tensor
 from torch.testing import assert_close
 
 from nmtdeep import checkpoint
@@ -52,7 +49,7 @@ def run(tiny_run, tmp_path_factory):
     return train_to
 
 
-def read(run: Path, update: int) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]:
+def read(run, update):
     """Weights of a checkpoint; moments; and the latest weights, where they are others."""
     path = run / f"checkpoint_{update}"
     weights, moments = (

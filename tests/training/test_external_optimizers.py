@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 from installed import installed
-from torch import Tensor
 
 from nmtdeep import checkpoint
 from nmtdeep.config.optimizer import OptimizerVariant
@@ -80,9 +79,9 @@ CASES = [
         {},
         *([MORE[name]] if name in MORE else ()),
         *(
-            {**MORE.get(name, {}), key: True}
-            for key in ("fused", "foreach")
-            if key in inspect.signature(each).parameters
+            [{**MORE.get(name, {}), "fused": True}]
+            if "fused" in inspect.signature(each).parameters
+            else []
         ),
     )
 ]
@@ -98,20 +97,20 @@ def borrowed(tmp_path, monkeypatch):
 class Run:
     """A model in training, some of whose updates have gradients that are not finite."""
 
-    def __init__(self, model: Any, share: RankBatches, name: str, options: dict[str, Any]) -> None:
+    def __init__(self, model, share, name, options):
         section: Any = find_variant("borrowed.any", OptimizerVariant)
         optimizer = section(name=name, options=options)
         self.step = Step(model, Training().model_copy(update={"optimizer": optimizer}))
         self.share = share
 
-    def update(self, number: int, *, bad: bool = False) -> None:
+    def update(self, number, *, bad=False):
         table = self.step.model.output.weight
         hook = table.register_hook(lambda gradient: gradient * math.nan) if bad else None
         assert self.step.update(self.share, number, LR).skipped is bad
         if hook:
             hook.remove()
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self):
         """Weights and moments, as a checkpoint has them."""
         moments = optimizer_tensors(self.step.model, self.step.optimizer)
         return {
@@ -119,11 +118,11 @@ class Run:
             for name, tensor in (checkpoint.weights(self.step.model) | moments).items()
         }
 
-    def moments(self) -> dict[str, Tensor]:
+    def moments(self):
         return {name: each for name, each in self.tensors().items() if "/" in name}
 
 
-def equal(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
+def equal(first, second):
     """To the bit: 0.0 is not -0.0."""
     assert first.keys() == second.keys()
     return all(

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
 from torch.testing import assert_close
 
 from nmtdeep.training.loss import LossOptions, fused_sums, smoothed_cross_entropy
@@ -14,14 +13,14 @@ TARGETS = torch.tensor([[3, 6, 1, PAD], [2, 1, PAD, PAD], [5, 5, 4, 1]])
 EXACT = {"rtol": 0, "atol": 1e-12}
 
 
-def tensors(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
+def tensors(dtype=torch.float64):
     generator = torch.Generator().manual_seed(1)
     hidden = torch.randn(3, 4, WIDTH, generator=generator, dtype=torch.float64)
     weight = torch.randn(TYPES, WIDTH, generator=generator, dtype=torch.float64)
     return hidden.to(dtype).requires_grad_(), weight.to(dtype).requires_grad_()
 
 
-def dense(hidden: Tensor, weight: Tensor, smoothing: float, bias: Tensor | float = 0.0) -> Tensor:
+def dense(hidden, weight, smoothing, bias=0.0):
     """-sum q log p with the matrix q written out."""
     q = torch.zeros(3, 4, TYPES, dtype=torch.float64)
     for sentence in range(3):

@@ -11,17 +11,15 @@ from torch.testing import assert_close
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.training import Batches, Training
-from nmtdeep.data.batch import Batch, RankBatches, read_batch
+from nmtdeep.data.batch import RankBatches, read_batch
 from nmtdeep.data.batching import split_groups
 from nmtdeep.data.corpus import ParallelCorpus
 from nmtdeep.data.plan import Plan
 from nmtdeep.data.position import DataPosition
 from nmtdeep.errors import OutOfMemoryError, UserError
-from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS
 from nmtdeep.training.memory import UNLIMITED, largest_batch, too_large
-from nmtdeep.training.ranks import ALONE, Ranks
-from nmtdeep.training.result import UpdateResult
+from nmtdeep.training.ranks import ALONE
 from nmtdeep.training.setup import Setup
 from nmtdeep.training.state import Progress, optimizer_tensors
 from nmtdeep.training.step import Step
@@ -53,16 +51,16 @@ class Memory:
     It fails on the way back, when the decoder's gradients are there and the encoder's are not.
     """
 
-    def __init__(self, model: Transformer, tokens: int, error: BaseException = ERRORS[0]) -> None:
+    def __init__(self, model, tokens, error=ERRORS[0]):
         self.tokens, self.error, self.failures, self.needed = tokens, error, 0, 0
         model.source_embedding.register_forward_pre_hook(self.look)
         model.target_embedding.register_forward_pre_hook(self.look)
         model.encoder.norm.register_full_backward_hook(self.fail)
 
-    def look(self, module: torch.nn.Module, inputs: tuple[torch.Tensor]) -> None:
+    def look(self, module, inputs):
         self.needed = inputs[0].numel()
 
-    def fail(self, *_: Any) -> None:
+    def fail(self, *_):
         if self.needed > self.tokens:
             self.failures += 1
             raise self.error
@@ -73,7 +71,7 @@ def batches(make_batch):
     """8 pairs and 3 pairs; the longer side has 6 tokens."""
     generator = torch.Generator().manual_seed(3)
 
-    def sentences(lengths: list[int]) -> list[list[int]]:
+    def sentences(lengths):
         return [
             [*torch.randint(3, 20, (length,), generator=generator).tolist(), EOS]
             for length in lengths
@@ -85,7 +83,7 @@ def batches(make_batch):
     ]
 
 
-def step_of(model: Transformer, ranks: Ranks = ALONE, **changes: Any) -> Step:
+def step_of(model, ranks=ALONE, **changes):
     return Step(model, Training.model_validate(SETTINGS | changes), ranks=ranks)
 
 
@@ -154,9 +152,7 @@ def test_a_pair_that_does_not_fit_has_the_name_of_its_corpus(tiny_run, packed):
         trainer.step.update(RankBatches.single([whole.part(1, 2)]), 1, 0.01)
 
 
-def second_is_short(
-    ranks: Ranks, model: Transformer, batches: list[Batch], sharding: str
-) -> tuple[UpdateResult, dict[str, torch.Tensor]]:
+def second_is_short(ranks, model, batches, sharding):
     """An update in which rank 1 has the larger batch and the smaller memory."""
     if ranks.rank:
         Memory(model, 20)
@@ -188,7 +184,7 @@ def test_a_shard_out_of_memory_ends_all_with_a_hint(tiny_model, batches):
 # The largest batch
 
 
-def trainer_of(tiny_run: Any, *, width: int = 16) -> Trainer:
+def trainer_of(tiny_run, *, width=16):
     batches = {"tokens_per_update": 2 * TOKENS, "group_tokens": TOKENS, "max_tokens": TOKENS}
     described = recipe_of(tiny_run, precision="fp32", batches=batches).model_dump()
     described["model"]["width"] = width

@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import Tensor, nn
+from torch import nn
 from torch.testing import assert_close
 
 from nmtdeep.config.optimizer import Muon as MuonConfig
 from nmtdeep.config.render import dump
 from nmtdeep.config.training import Training
 from nmtdeep.data.batch import RankBatches
-from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.optimizer import make_optimizer, orthogonalize
 from nmtdeep.training.state import optimizer_tensors, restore_optimizer
 from nmtdeep.training.step import Step
@@ -23,14 +22,14 @@ from training.tiny import recipe_of
 MOMENTUM, LR, EPSILON = 0.9, 0.01, 1e-3
 
 
-def quintic(singular: Tensor) -> Tensor:
+def quintic(singular):
     """Jordan et al. 2024: x -> 3.4445 x - 4.7750 x^3 + 2.0315 x^5, five times."""
     for _ in range(5):
         singular = 3.4445 * singular - 4.7750 * singular**3 + 2.0315 * singular**5
     return singular
 
 
-def by_singular_values(matrix: Tensor) -> Tensor:
+def by_singular_values(matrix):
     """The iteration on a matrix: its singular values go through the polynomial."""
     u, singular, vh = torch.linalg.svd(matrix, full_matrices=False)
     return u @ torch.diag(quintic(singular / (singular.square().sum().sqrt() + 1e-7))) @ vh
@@ -55,7 +54,7 @@ def test_orthogonalize_is_nearly_orthogonal_and_ignores_scale():
     assert not orthogonalize(torch.zeros(1, 4, 4)).any()
 
 
-def maps_of_layers(model: Transformer) -> dict[str, Tensor]:
+def maps_of_layers(model):
     return {
         f"{name}.weight": module.weight
         for name, module in model.named_modules()
@@ -97,11 +96,11 @@ def test_a_bad_update_leaves_every_bit_and_is_skipped_on_the_device(tiny_model):
     model = tiny_model(dtype=torch.float32)
     optimizer: Any = make_optimizer(model, MuonConfig(weight_decay=0.5))
 
-    def bits() -> list[bytes]:
+    def bits():
         states = [each for state in optimizer.state.values() for each in state.values()]
         return [each.detach().numpy().tobytes() for each in (*model.parameters(), *states)]
 
-    def step(gradient: float) -> None:
+    def step(gradient):
         for parameter in model.parameters():
             parameter.grad = torch.full_like(parameter, gradient)
         for group in optimizer.param_groups:

@@ -3,7 +3,6 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 from torch.testing import assert_close
 
 from nmtdeep.config.training import RDrop
@@ -14,7 +13,7 @@ PAD, ALPHA, SMOOTHING = 0, 3.0, 0.1
 EXACT = {"rtol": 0, "atol": 1e-12}
 
 
-def both(first: Tensor, second: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+def both(first, second, targets):
     """Smoothed loss and nll of two passes' logits `(sentences, target, types)`, position by
     position: sums over both passes, as in the authors' release."""
     total, nll = torch.zeros(2, dtype=torch.float64)
@@ -58,8 +57,8 @@ def passes(monkeypatch):
     """The passes that each batch holds, one after the other; each has dropout masks of its own."""
     current = [0, 1]
 
-    def forward(self: Dropout, x: Tensor) -> Tensor:
-        def mask(number: int) -> Tensor:
+    def forward(self, x):
+        def mask(number):
             generator = torch.Generator().manual_seed(1000 * number + x[0].numel())
             return 2.0 * torch.rand(x[0].shape, generator=generator).round().to(x.dtype)
 

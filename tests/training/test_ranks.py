@@ -3,31 +3,27 @@
 import os
 import shutil
 import signal
-from collections.abc import Sequence
 from functools import partial
 from itertools import product
-from pathlib import Path
 
 import pytest
 import torch
 
 from nmtdeep.config.optimizer import Muon as MuonConfig
-from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batching import assign_to_ranks
 from nmtdeep.errors import UserError
 from nmtdeep.files import SUMS
-from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.loop import train
 from nmtdeep.training.optimizer import make_optimizer
-from nmtdeep.training.ranks import ALONE, Ranks
+from nmtdeep.training.ranks import ALONE
 from training.in_ranks import in_ranks, launched
 
 
-def exchange(ranks: Ranks) -> None:
+def exchange(ranks):
     """Each rank checks what it has after every kind of exchange."""
     assert ranks.is_first == (ranks.rank == 0) and ranks.size == 3
 
-    def numbers(rank: int) -> list[torch.Tensor]:
+    def numbers(rank):
         return [torch.full((2, 3), float(rank)), torch.arange(4.0) * rank, torch.tensor(10.0**rank)]
 
     values = numbers(ranks.rank)
@@ -45,7 +41,7 @@ def test_sums_maxima_and_values_of_rank_0_are_in_every_rank():
     in_ranks(3, exchange)
 
 
-def fail_in_rank_1(ranks: Ranks, how: str) -> None:
+def fail_in_rank_1(ranks, how):
     ranks.all_reduce([torch.zeros(1)])
     if ranks.rank:
         match how:
@@ -82,7 +78,7 @@ def test_a_failure_in_one_rank_ends_all_with_its_reason(how, kind, message):
     assert before == {number: signal.getsignal(number) for number in before}
 
 
-def train_on_own(recipe: Recipe, folders: Sequence[Path], out: Path) -> None:
+def train_on_own(recipe, folders, out):
     """Each rank trains on the data directory of its own machine."""
     train(recipe, data=folders[int(os.environ["RANK"])], out=out, device="cpu", quiet=True)
 
@@ -102,7 +98,7 @@ def test_a_machine_with_another_corpus_is_named(tiny_run, tmp_path):
 def test_batches_are_dealt_once_and_evenly(processes):
     sizes = [9, 3, 8, 1, 7, 2, 2, 5]
 
-    def largest_load(owners: tuple[int, ...]) -> int:
+    def largest_load(owners):
         loads = [0] * processes
         for size, owner in zip(sizes, owners, strict=True):
             loads[owner] += size
@@ -115,7 +111,7 @@ def test_batches_are_dealt_once_and_evenly(processes):
     assert assign_to_ranks([1], 3) == [0]
 
 
-def step_of_muon(ranks: Ranks, model: Transformer) -> list[torch.Tensor]:
+def step_of_muon(ranks, model):
     optimizer = make_optimizer(model, MuonConfig(), ranks=ranks)
     generator = torch.Generator().manual_seed(5)
     for parameter in model.parameters():

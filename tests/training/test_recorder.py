@@ -1,11 +1,8 @@
 """What a training shows and logs, and what its loggers receive."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +10,7 @@ import torch
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import UserError
-from nmtdeep.training.loggers import KINDS, Kind, chosen
+from nmtdeep.training.loggers import KINDS, chosen
 from nmtdeep.training.recorder import Recorder, folded, log_details, log_line
 from nmtdeep.training.result import UpdateResult
 from nmtdeep.training.run_directory import LOG
@@ -56,29 +53,29 @@ def test_a_validation_is_broken_between_its_figures():
 class Service:
     """A service in memory; fails at the named moment."""
 
-    def __init__(self, fails: str = "") -> None:
+    def __init__(self, fails=""):
         self.fails = fails
         self.seen: list[tuple[Mapping[str, float], int]] = []
         self.closed = 0
 
-    def __call__(self, run: Path, recipe: Recipe) -> Service:
+    def __call__(self, run, recipe):
         self.fail("start")
         return self
 
-    def fail(self, where: str) -> None:
+    def fail(self, where):
         if where == self.fails:
             raise RuntimeError(f"no network at {where}\nand more")
 
-    def log(self, figures: Mapping[str, float], update: int) -> None:
+    def log(self, figures, update):
         self.fail("log")
         self.seen.append((figures, update))
 
-    def close(self) -> None:
+    def close(self):
         self.fail("close")
         self.closed += 1
 
 
-def record(run: Path, kinds: Mapping[str, Kind], *updates: int) -> None:
+def record(run, kinds, *updates):
     """Record some updates; the loss of each is its number."""
     with Recorder(run, Recipe(), quiet=True, kinds=kinds) as recorder:
         for number in updates:
@@ -130,23 +127,25 @@ class Wandb:
 
     Settings = dict
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.asked: list[str | None] = []
 
-    def init(self, *, id: str | None, **options: Any) -> Any:
+    def init(self, *, id, **options):
         self.asked.append(id)
         self.id = id or "new"
         return self
 
-    def log(self, figures: Mapping[str, float], step: int) -> None: ...
+    def log(self, figures, step):
+        pass
 
-    def finish(self) -> None: ...
+    def finish(self):
+        pass
 
 
 @pytest.mark.parametrize("damage", ["", "[1, 2]", "{", '"name"'])
 def test_a_resumed_training_continues_the_same_run_of_wandb(damage, tmp_path, monkeypatch):
     service = Wandb()
-    monkeypatch.setitem(sys.modules, "wandb", service)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "wandb", service)
     for updates in ((2,), (4,)):
         record(tmp_path, {"wandb": KINDS["wandb"]}, *updates)
     assert json.loads((tmp_path / "loggers.json").read_text()) == {"wandb": "new"}

@@ -28,17 +28,17 @@ SETTINGS: dict[str, Any] = {
 class Alarm:
     """A clock of 0.1 s a look, which sends SIGTERM to this process at one look."""
 
-    def __init__(self, look: int = 0) -> None:
+    def __init__(self, look=0):
         self.look, self.looks = look, 0
 
-    def __call__(self) -> float:
+    def __call__(self):
         self.looks += 1
         if self.looks == self.look:
             signal.raise_signal(signal.SIGTERM)
         return self.looks / 10
 
 
-def train_to(run: Path, tiny_run: Any, code: int = 0, look: int = 0, **settings: object) -> Path:
+def train_to(run, tiny_run, code=0, look=0, **settings):
     return trained(tiny_run, run, code=code, clock=Alarm(look), **SETTINGS | settings)
 
 
@@ -68,7 +68,7 @@ def run(tiny_run, whole, tmp_path):
     return run
 
 
-def check(run: Path) -> None:
+def check(run):
     """Every update and token is in one record, and the last ones are in the last."""
     progress, rows = Progress.of(run / "checkpoint_last"), records(run)
     ends = [row["update"] for row in rows]

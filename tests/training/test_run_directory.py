@@ -6,7 +6,6 @@ import fcntl
 import json
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
@@ -37,16 +36,16 @@ def run(tmp_path, tiny_run):
     return RunDirectory(tmp_path, recipe, tiny_run.pipeline)
 
 
-def save(run: RunDirectory, progress: Progress, *, planned: bool = True) -> Progress:
+def save(run, progress, *, planned=True):
     run.save({"weight": torch.zeros(2)}, {}, progress, planned=planned)
     return progress
 
 
-def kept(run: RunDirectory) -> list[int]:
+def kept(run):
     return list(checkpoint.saved(run.path))
 
 
-def links(run: RunDirectory) -> dict[str, str]:
+def links(run):
     return {path.name: str(path.readlink()) for path in run.path.iterdir() if path.is_symlink()}
 
 
@@ -108,11 +107,11 @@ def test_a_damaged_newest_checkpoint_is_an_error(run):
     assert run.newest() == run.path / "checkpoint_1"
 
 
-def scored_by(run: RunDirectory) -> str | None:
+def scored_by(run):
     return read_config(run.path / "config.yaml").training.validation.tokenize
 
 
-def with_validation(recipe: Recipe, **values) -> Recipe:
+def with_validation(recipe, **values):
     validation = recipe.training.validation.model_copy(update=values)
     return recipe.with_training(validation=validation)
 
@@ -172,7 +171,7 @@ def test_a_folder_of_other_files_is_refused(run, tmp_path):
     check_run(folder, run.recipe, run.pipeline)
 
 
-def become(form: str, run: Path) -> None:
+def become(form, run):
     """Give the links of a run the form that they have after `cp -rL`, or on a disk without any."""
     for name in (checkpoint.LAST, checkpoint.BEST):
         meant = (run / name).resolve()
@@ -230,7 +229,7 @@ def test_the_copy_of_a_link_may_be_all_that_is_left(run, name):
 def no_links(monkeypatch):
     """A disk without symbolic links: that is how exFAT, and Google Drive in Colab, refuse them."""
 
-    def refuse(*args: object, **options: object) -> None:
+    def refuse(*args, **options):
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(os, "symlink", refuse)
@@ -249,7 +248,7 @@ def test_a_disk_without_links(run):
 
 
 def test_a_disk_without_locks(run, monkeypatch):
-    def refuse(*args: object) -> None:
+    def refuse(*args):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(fcntl, "flock", refuse)
@@ -258,7 +257,7 @@ def test_a_disk_without_locks(run, monkeypatch):
 
 
 def test_other_text_is_refused_when_a_run_is_resumed(run):
-    def opened(corpus: str) -> RunDirectory:
+    def opened(corpus):
         with open_run(run.path, run.recipe, run.pipeline, corpus=corpus) as again:
             return again
 

@@ -10,11 +10,10 @@ from torch.testing import assert_close
 
 from nmtdeep import checkpoint
 from nmtdeep.config.training import Training
-from nmtdeep.data.batch import Batch, RankBatches
+from nmtdeep.data.batch import RankBatches
 from nmtdeep.data.batching import assign_to_ranks
-from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS
-from nmtdeep.training.ranks import ALONE, Ranks
+from nmtdeep.training.ranks import ALONE
 from nmtdeep.training.sharding import gather_full
 from nmtdeep.training.state import optimizer_tensors, restore_optimizer
 from nmtdeep.training.step import Step
@@ -45,7 +44,7 @@ class Job(NamedTuple):
     keeps: str = "none"  # `training.checkpoint_activations`
 
 
-def shares(plan: list[list[Batch]], ranks: Ranks) -> list[RankBatches]:
+def shares(plan, ranks):
     """This rank's share of each update."""
     own_shares = []
     for batches in plan:
@@ -58,12 +57,12 @@ def shares(plan: list[list[Batch]], ranks: Ranks) -> list[RankBatches]:
     return own_shares
 
 
-def work(ranks: Ranks, model: Transformer, plan: list[list[Batch]], jobs: list[Job]) -> list[State]:
+def work(ranks, model, plan, jobs):
     """Do every job with the other ranks."""
     return [_work(ranks, deepcopy(model), shares(plan, ranks), job) for job in jobs]
 
 
-def _work(ranks: Ranks, model: Transformer, own: list[RankBatches], job: Job) -> State:
+def _work(ranks, model, own, job):
     if job.start:
         checkpoint.load_weights(model, job.start.weights, "the test")
     changes = {"checkpoint_activations": job.keeps, "sharding": "full" if job.sharded else "none"}
@@ -98,7 +97,7 @@ def model(tiny_model):
     return tiny_model(dropout=0.2, combinations=("dlcl", "dlcl"), encoder="rezero")
 
 
-def equal(state: State, expected: State) -> None:
+def equal(state, expected):
     for tensor, reference in zip(state, expected, strict=True):
         assert_close(tensor, reference, rtol=0, atol=1e-12)
 

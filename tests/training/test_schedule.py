@@ -3,13 +3,13 @@
 import pytest
 
 from nmtdeep.config.model import Model
-from nmtdeep.config.optimizer import InverseSquareRoot, Linear, Noam, Schedule
+from nmtdeep.config.optimizer import InverseSquareRoot, Linear, Noam
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.training import Training
 from nmtdeep.training.schedule import inverse_square_root, learning_rate, noam
 
 
-def recipe_of(schedule: Schedule, max_updates: int) -> Recipe:
+def recipe_of(schedule, max_updates):
     training = Training(schedule=schedule, max_updates=max_updates)
     return Recipe(model=Model(width=16), training=training)
 

@@ -1,7 +1,5 @@
 """Stages: their ends, and the changes of the next one."""
 
-from typing import Any
-
 import pytest
 
 from nmtdeep.config.recipe import Recipe
@@ -16,7 +14,7 @@ STAGES = [
 ]
 
 
-def recipe(stages: list[dict[str, Any]] = STAGES, **training: Any) -> Recipe:
+def recipe(stages=STAGES, **training):
     blocks = {"type": "sparse_blocks", "blocks": [0, 6, 12, 18]}
     model = {"encoder": {"depth": 18, "combination": blocks}}
     return Recipe.model_validate({"model": model, "training": {"stages": stages, **training}})

@@ -3,8 +3,6 @@
 import hashlib
 import json
 import shutil
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +17,7 @@ from nmtdeep.config.training import Training
 from nmtdeep.data.batch import RankBatches, read_batch
 from nmtdeep.errors import UserError
 from nmtdeep.growing import grow
-from nmtdeep.training.run_directory import RunDirectory, open_run
+from nmtdeep.training.run_directory import open_run
 from nmtdeep.training.schedule import learning_rate
 from nmtdeep.training.setup import Setup
 from nmtdeep.training.state import Progress
@@ -28,7 +26,7 @@ from nmtdeep.training.trainer import Trainer, freeze
 from training.tiny import equal, values
 
 
-def recipe_from(tiny_run: Any, path: Path | None, **changes: Any) -> Recipe:
+def recipe_from(tiny_run, path, **changes):
     """The recipe of the tiny run, to start from `path`, with other values of sections."""
     values = tiny_run.recipe.model_dump(mode="json")
     if path is not None:
@@ -39,7 +37,7 @@ def recipe_from(tiny_run: Any, path: Path | None, **changes: Any) -> Recipe:
     return Recipe.model_validate(values)
 
 
-def started_run(tiny_run: Any, out: Path, recipe: Recipe) -> RunDirectory:
+def started_run(tiny_run, out, recipe):
     with open_run(out, recipe, tiny_run.pipeline) as run:
         return run
 

@@ -1,21 +1,17 @@
 """One update: the gradient of the whole, however its sentences are spread over batches."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor
 from torch.testing import assert_close
 
 from nmtdeep.config.training import Training
-from nmtdeep.data.batch import Batch, RankBatches
+from nmtdeep.data.batch import RankBatches
 from nmtdeep.errors import UserError
-from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS
 from nmtdeep.training.loss import batch_loss
-from nmtdeep.training.result import UpdateResult
 from nmtdeep.training.setup import resolve_precision
 from nmtdeep.training.step import Step, seed_for
 from training.tiny import equal, values
@@ -46,20 +42,11 @@ def batches(make_batch):
     return spread
 
 
-def settings(**changes: object) -> Training:
+def settings(**changes):
     return Training.model_validate({"label_smoothing": SMOOTHING, **changes})
 
 
-def one_update(
-    model: Transformer,
-    batches: Sequence[Batch],
-    *,
-    update: int = 1,
-    lr: float = 0.01,
-    weight_decay: float = 0.0,
-    scaler: torch.amp.GradScaler | None = None,
-    **changes: object,
-) -> tuple[UpdateResult, dict[str, Tensor]]:
+def one_update(model, batches, *, update=1, lr=0.01, weight_decay=0.0, scaler=None, **changes):
     """One update from scratch, and the gradient it used: Adam's first moment over 1 - beta."""
     optimizer = {"type": "adam", "weight_decay": weight_decay, "epsilon": EPSILON}
     step = Step(model, settings(optimizer=optimizer, **changes))
@@ -74,7 +61,7 @@ def one_update(
     return result, gradients
 
 
-def full_gradient(model: Transformer, tokens: int = TOKENS) -> dict[str, Tensor]:
+def full_gradient(model, tokens=TOKENS):
     """Sentence by sentence without padding, a dense matrix of targets, one division."""
     total = torch.zeros((), dtype=torch.float64)
     for source, target in PAIRS:

@@ -17,7 +17,7 @@ from nmtdeep.training.setup import Setup
 from nmtdeep.training.validation import corpus_loss, long_lines, translated, validate
 
 
-def changed(recipe: Recipe, *, most: int = 400, **validation) -> Recipe:
+def changed(recipe, *, most=400, **validation):
     """The recipe with other validations, which takes sides of at most so many subwords."""
     values = recipe.model_dump()
     values["decoding"]["max_source_tokens"] = most

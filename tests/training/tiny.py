@@ -1,7 +1,5 @@
 """Short trainings of the tiny run's recipe on its data, and what they leave."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

@@ -5,7 +5,6 @@ from itertools import product
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 from torch.testing import assert_close
 
 from model.drawn import drawn
@@ -14,7 +13,6 @@ from nmtdeep.model.kernels.cpu_attention import VECTOR
 from nmtdeep.model.kernels.cpu_dropout import noise
 from nmtdeep.model.kernels.plain_attention import (
     Mask,
-    RelativeVectors,
     join_heads,
     relative_bias,
     split_heads,
@@ -26,23 +24,23 @@ PACKINGS = {"together": (3,), "memory": (1, 2), "apart": (1, 1, 1)}
 EXACT = {"rtol": 0, "atol": 1e-12}
 
 
-def packed(packing: str, queries: int, keys: int) -> list[Tensor]:
+def packed(packing, queries, keys):
     sizes = [(keys if number else queries, parts) for number, parts in enumerate(PACKINGS[packing])]
     return [drawn(SENTENCES, places, parts * WIDTH, seed=parts) for places, parts in sizes]
 
 
-def zero_vectors(queries: int, keys: int) -> RelativeVectors:
+def zero_vectors(queries, keys):
     """Relative positions that change nothing but the form that computes them."""
     vectors = torch.zeros(queries, keys, SIZE, dtype=torch.float64)
     return vectors, vectors
 
 
-def separate(inputs: list[Tensor]) -> list[Tensor]:
+def separate(inputs):
     """q, k and v by head."""
     return [split_heads(part, HEADS) for x in inputs for part in x.split(WIDTH, dim=2)]
 
 
-def by_torch(inputs: list[Tensor], how: Mask) -> Tensor:
+def by_torch(inputs, how):
     q, k, v = separate(inputs)
     mask = how.padding
     if how.causal:
@@ -51,7 +49,7 @@ def by_torch(inputs: list[Tensor], how: Mask) -> Tensor:
     return join_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=mask))
 
 
-def padding(keys: int) -> Tensor:
+def padding(keys):
     lengths = torch.tensor([keys, max(1, keys - 2), 1])
     return (torch.arange(keys) < lengths[:, None])[:, None, None, :]
 

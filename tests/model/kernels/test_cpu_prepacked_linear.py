@@ -3,13 +3,12 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 from torch.testing import assert_close
 
 from model.choices import DECODERS
 from model.drawn import drawn
 from nmtdeep.model.kernels.cpu_prepacked_linear import PackedLinear, QuantizedLinear, pack
-from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import PAD
 
 VNNI = getattr(torch.cpu, "_is_vnni_supported", lambda: False)()
@@ -58,7 +57,7 @@ def test_int8_is_within_the_rounding_of_its_numbers(shape, bias):
     assert off.max() > 0
 
 
-def stepwise(model: Transformer) -> Tensor:
+def stepwise(model):
     state = model.start(model.encode(SOURCE))
     return torch.stack([model.step(tokens, state) for tokens in TARGET.T], dim=1)
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 from torch._inductor import inductor_prims
 
 from nmtdeep.model import kernels
@@ -17,14 +16,14 @@ from nmtdeep.model.layers.feed_forward import FeedForward
 ROWS, WIDTH = 2048, 512
 
 
-def lowbias32(x: np.ndarray, between: int) -> np.ndarray:
+def lowbias32(x, between):
     """Wellons' function of 32-bit numbers; `between` is xored in after the first product."""
     x = (x ^ (x >> 16)) * 0x7FEB352D % 2**32 ^ between
     x = (x ^ (x >> 15)) * 0x846CA68B % 2**32
     return x ^ (x >> 16)
 
 
-def kept(seed: int, probability: float = 0.1, rows: int = ROWS) -> Tensor:
+def kept(seed, probability=0.1, rows=ROWS):
     torch.manual_seed(seed)
     return gpu_dropout.dropout(torch.ones(rows, WIDTH, dtype=torch.float64), probability) != 0
 
@@ -78,11 +77,11 @@ def test_compiled_layer_keeps_seeds_and_no_masks():
     layer = FeedForward(width, inner, dropout=0.5, activation=torch.nn.Tanh())
     sizes = []
 
-    def note(x: Tensor) -> Tensor:
+    def note(x):
         sizes.append((x.dtype, x.numel()))
         return x
 
-    def form(x: Tensor, probability: float, *, training: bool) -> Tensor:
+    def form(x, probability, *, training):
         return gpu_dropout.dropout(x, probability)
 
     compiled = torch.compile(

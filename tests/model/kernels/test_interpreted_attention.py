@@ -1,11 +1,9 @@
 """Triton's attention in Triton's interpreter; tests/gpu has the kernels themselves."""
 
-from collections.abc import Callable, Sequence
-
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, library
+from torch import library
 from torch.testing import assert_close
 
 if torch.cuda.is_available():
@@ -31,13 +29,11 @@ def chosen(monkeypatch):
         yield
 
 
-def packing(lengths: Sequence[int]) -> Packing:
+def packing(lengths):
     return Packing.of(np.array(lengths, dtype=np.int64))
 
 
-def tensors(
-    parts: Sequence[tuple[Sequence[int], int]], width: int, dtype: torch.dtype = torch.float64
-) -> list[Tensor]:
+def tensors(parts, width, dtype=torch.float64):
     """Random `(1, tokens, parts width)`, NaN in the tail."""
     generator = torch.Generator().manual_seed(3)
     made = []
@@ -48,13 +44,7 @@ def tensors(
     return made
 
 
-def formula(
-    inputs: list[Tensor],
-    lengths: tuple[Sequence[int], Sequence[int]],
-    heads: int,
-    causal: bool,
-    noise: Callable[[int], Tensor] = lambda sentence: torch.ones(()),
-) -> Tensor:
+def formula(inputs, lengths, heads, causal, noise=lambda sentence: torch.ones(())):
     """softmax(q k^T / sqrt(d_h)) * noise v of each sentence alone, zeros in the tail."""
     q, k, v = (part[0].unflatten(1, (heads, -1)) for part in separate(tuple(inputs)))
     sides = (x[:-TAIL].split(lengths[side]) for x, side in ((q, 0), (k, 1), (v, 1)))
@@ -68,18 +58,18 @@ def formula(
     return torch.cat([*read, q.new_zeros(TAIL, q[0].numel())])[None]
 
 
-def towards(y: Tensor) -> Tensor:
+def towards(y):
     """A gradient of the results, NaN in the tail."""
     g = torch.randn(y.shape, generator=torch.Generator().manual_seed(4)).to(y.dtype)
     g[:, -TAIL:] = torch.nan
     return g
 
 
-def gradients(y: Tensor, inputs: list[Tensor]) -> tuple[Tensor, ...]:
+def gradients(y, inputs):
     return torch.autograd.grad(y, inputs, towards(y))
 
 
-def wanted(y: Tensor, inputs: list[Tensor]) -> list[Tensor]:
+def wanted(y, inputs):
     """The gradients of `formula`, zeros in the tail."""
     grads = torch.autograd.grad(y, inputs, towards(y).nan_to_num())
     return [grad.nan_to_num() for grad in grads]
@@ -136,7 +126,7 @@ def test_fp16_is_summed_in_fp32():
 LENGTHS, HEADS, SIZE, RATE = (64, 33, 64, 17, 48), 2, 64, 0.3
 
 
-def dropped(seed: int) -> tuple[Tensor, list[Tensor]]:
+def dropped(seed):
     inputs = tensors([(LENGTHS, 3)], HEADS * SIZE)
     with torch.no_grad():
         units = torch.cat([torch.eye(SIZE)[:length] for length in LENGTHS])
@@ -146,7 +136,7 @@ def dropped(seed: int) -> tuple[Tensor, list[Tensor]]:
     return attention(*inputs, heads=HEADS, mask=mask, dropout_p=RATE), inputs
 
 
-def kept(read: Tensor) -> list[Tensor]:
+def kept(read):
     """`(heads, queries, keys)` of each sentence."""
     split = read[0, :-TAIL].unflatten(1, (HEADS, SIZE)).transpose(0, 1).split(LENGTHS, dim=1)
     return [part[:, :, :length] != 0 for part, length in zip(split, LENGTHS, strict=True)]

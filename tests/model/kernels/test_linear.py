@@ -3,7 +3,6 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 from torch.testing import assert_close
 
 from model.drawn import drawn
@@ -12,11 +11,11 @@ from nmtdeep.model.kernels import linear
 SHAPES = pytest.mark.parametrize("shape", [(7,), (2, 5), (3, 1), (0,)], ids=str)
 
 
-def inputs_of(*shapes: tuple[int, ...], dtype: torch.dtype = torch.float32) -> list[Tensor]:
+def inputs_of(*shapes, dtype=torch.float32):
     return [drawn(*shape, seed=len(shape), dtype=dtype).requires_grad_() for shape in shapes]
 
 
-def with_gradients(y: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
+def with_gradients(y, *inputs):
     towards = torch.linspace(-1, 1, y.numel()).view(y.shape).to(y.dtype)
     return y, *torch.autograd.grad(y, inputs, towards)
 

@@ -2,11 +2,9 @@
 
 import gc
 import weakref
-from collections.abc import Sequence
 
 import pytest
 import torch
-from torch import Tensor
 from torch.testing import assert_close
 
 from model.drawn import drawn as normal
@@ -17,21 +15,21 @@ OUTPUTS, SHAPE = 2 * BLOCK + 3, (2, 3, 4)
 EXACT = {"rtol": 0, "atol": 1e-11}
 
 
-def drawn(*shape: int, seed: int, dtype: torch.dtype = torch.float64) -> Tensor:
+def drawn(*shape, seed, dtype=torch.float64):
     return normal(*shape, seed=seed, dtype=dtype).requires_grad_()
 
 
-def numbers(seed: int, features: int = 1, dtype: torch.dtype = torch.float64) -> Tensor:
+def numbers(seed, features=1, dtype=torch.float64):
     """Weights whose sums stay about as large as the outputs."""
     weights = drawn(OUTPUTS, OUTPUTS, features, seed=seed, dtype=dtype).detach()
     return (weights / OUTPUTS).requires_grad_()
 
 
-def layer(read: Tensor, number: int) -> Tensor:
+def layer(read, number):
     return torch.sin((number + 1) * read)
 
 
-def ours(x: Tensor, weights: Tensor, window: int | None, used: Sequence[int]) -> Tensor:
+def ours(x, weights, window, used):
     """Outputs that each read those below, and the sum of the reads in `used`."""
     sums = Sums(weights, x, window=window)
     token = sums.add(x)
@@ -43,7 +41,7 @@ def ours(x: Tensor, weights: Tensor, window: int | None, used: Sequence[int]) ->
     return sum(reads[row].square().sum() for row in used)
 
 
-def formula(x: Tensor, weights: Tensor, window: int | None, used: Sequence[int]) -> Tensor:
+def formula(x, weights, window, used):
     outputs, reads = [x], []
     for row in range(OUTPUTS):
         seen = range(max(0, row + 1 - (window or OUTPUTS)), row + 1)

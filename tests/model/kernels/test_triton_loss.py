@@ -5,7 +5,7 @@ from unittest import mock
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, library
+from torch import library
 from torch.testing import assert_close
 
 pytest.importorskip("triton", reason="Triton is not installed")
@@ -26,7 +26,7 @@ def _interpreted():
         yield
 
 
-def expected(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
+def expected(logits, targets, smoothing):
     """Loss and nll of each position, and the gradient of the first.
 
     torch spreads its smoothing e over all types, the target too: e = eps V / (V - 1).
@@ -39,7 +39,7 @@ def expected(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor,
     return loss.detach(), F.cross_entropy(x, targets, **given).detach(), gradient
 
 
-def drawn(types: int, scale: float, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
+def drawn(types, scale, dtype=torch.float32):
     """Six rows; the targets are the ends of rows and of blocks, and two of padding."""
     generator = torch.Generator().manual_seed(types)
     logits = torch.randn(6, types, generator=generator) * scale

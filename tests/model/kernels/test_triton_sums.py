@@ -4,7 +4,6 @@ from unittest import mock
 
 import pytest
 import torch
-from torch import Tensor
 from torch.testing import assert_close
 
 from model.kernels.test_sums import OUTPUTS, drawn, formula, numbers, ours
@@ -27,7 +26,7 @@ def _interpreted():
         yield
 
 
-def rows(count: int, length: int, seed: int, dtype: torch.dtype) -> Tensor:
+def rows(count, length, seed, dtype):
     return drawn(count, length, seed=seed).detach().to(dtype)
 
 

@@ -14,12 +14,12 @@ SUBLAYERS, WIDTH, EPSILON = 5, 4, 1e-3
 SHAPE = (2, 3, WIDTH)
 
 
-def sublayer(number: int, x: Tensor) -> Tensor:
+def sublayer(number, x):
     """Some function, another one for each sublayer."""
     return torch.sin((number + 1) * x.roll(1, dims=-1))
 
 
-def through(combination: AttentionResiduals, x: Tensor) -> list[Tensor]:
+def through(combination, x):
     """The input of each sublayer, and the top."""
     history = combination.start(x)
     reads = [combination.read(history)]
@@ -29,16 +29,16 @@ def through(combination: AttentionResiduals, x: Tensor) -> list[Tensor]:
     return reads
 
 
-def residuals(block: int, deviation: float) -> AttentionResiduals:
+def residuals(block, deviation):
     module = AttentionResiduals(SUBLAYERS, WIDTH, block=block, epsilon=EPSILON)
     return filled(module, deviation, seed=block)
 
 
-def x() -> Tensor:
+def x():
     return drawn(*SHAPE, seed=7)
 
 
-def attended(query: Tensor, values: list[Tensor]) -> Tensor:
+def attended(query, values):
     """Eq. 2 and 4 of the Kimi Team for each position."""
     result = torch.empty(SHAPE, dtype=torch.float64)
     for place in torch.cartesian_prod(torch.arange(SHAPE[0]), torch.arange(SHAPE[1])).tolist():

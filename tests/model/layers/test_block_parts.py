@@ -1,12 +1,11 @@
 """RMS norms, also of queries and keys, rotary positions and gated maps, against torch or loops."""
 
 import cmath
-from collections.abc import Callable
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 from torch.testing import assert_close
 
 from model.drawn import drawn, filled
@@ -23,7 +22,7 @@ WIDTH, HEADS, BASE = 12, 2, 100.0
 EXACT = {"rtol": 0, "atol": 1e-12}
 
 
-def inputs(*shape: int, seed: int = 1) -> Tensor:
+def inputs(*shape, seed=1):
     return drawn(*shape, seed=seed)
 
 
@@ -36,7 +35,7 @@ def test_rms_norm_equals_its_formula_and_keeps_the_weights_precision():
     assert norm.float()(x.bfloat16()).dtype == torch.float32
 
 
-def rotated(head: Tensor, position: int) -> list[float]:
+def rotated(head, position):
     """The features i and i + d_h/2 as a complex number, times e^(i m theta)."""
     half = len(head) // 2
     turned = [
@@ -60,23 +59,23 @@ def test_rotary_positions_are_products_of_complex_numbers():
 def test_scores_of_rotary_positions_depend_on_distances_only():
     rotary, (q, k) = Rotary(WIDTH, base=BASE), inputs(2, 1, 1, WIDTH)
 
-    def score(m: int, n: int) -> float:
+    def score(m, n):
         return float((rotary(q, torch.tensor([m])) * rotary(k, torch.tensor([n]))).sum())
 
     assert score(9, 4) == pytest.approx(score(5, 0), abs=1e-12)
     assert abs(score(9, 4) - score(4, 9)) > 1e-3
 
 
-def attention(kind: Callable[..., nn.Module], **options: object) -> nn.Module:
+def attention(kind, **options):
     norms = [HeadNorm(WIDTH // HEADS, eps=1e-5) for _ in range(2)]
     return filled(kind(WIDTH, HEADS, norms=norms, **options))
 
 
-def heads_of(x: Tensor) -> Tensor:
+def heads_of(x):
     return x.view(len(x), -1, HEADS, WIDTH // HEADS).transpose(1, 2)
 
 
-def by_torch(module: nn.Module, q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Tensor:
+def by_torch(module, q, k, v, *, causal):
     """F.scaled_dot_product_attention of normalized queries and keys."""
     q, k = (
         F.rms_norm(heads_of(part), (WIDTH // HEADS,), norm.weight, 1e-5)

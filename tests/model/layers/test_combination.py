@@ -1,16 +1,12 @@
 """Layer combinations against their equations, written as loops."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.testing import assert_close
 
 from model.drawn import drawn, filled, started
 from nmtdeep.model.layers.combination import (
-    Combination,
     LinearCombination,
     PlainStack,
     Weights,
@@ -22,12 +18,12 @@ WIDTH, DEPTH = 6, 4
 SHAPE = (2, 3, WIDTH)
 
 
-def layer(number: int) -> Callable[[Tensor], Tensor]:
+def layer(number):
     """Some function, another one for each layer."""
     return lambda x: x + torch.sin((number + 1) * x.roll(1, dims=2))
 
 
-def through(combination: Combination, x: Tensor) -> tuple[list[Tensor], Tensor]:
+def through(combination, x):
     """The input of each layer, and the top."""
     reads = []
     history = combination.start(x)
@@ -37,22 +33,22 @@ def through(combination: Combination, x: Tensor) -> tuple[list[Tensor], Tensor]:
     return reads, combination.read(history)
 
 
-def dlcl(place: str, count: int, **settings: Any) -> LinearCombination:
+def dlcl(place, count, **settings):
     """DLCL of `DEPTH` layers with `count` norms, everything random."""
     norms = [nn.LayerNorm(WIDTH) for _ in range(count)]
     every = {"weights": Weights(**settings), "norms": norms, "place": place}
     return filled(LinearCombination(range(DEPTH + 1), WIDTH, **every), seed=count)
 
 
-def x() -> Tensor:
+def x():
     return drawn(*SHAPE, seed=7)
 
 
-def formula(module: LinearCombination, x: Tensor) -> list[Tensor]:
+def formula(module, x):
     """x_{l+1} = norm_l(sum_k W_lk norm_k(y_k)), of which the one norm or the other is there."""
     settings, missing = module.settings, DEPTH + 1 - len(module.norms)
 
-    def norm(place: str, number: int, y: Tensor) -> Tensor:
+    def norm(place, number, y):
         has_norm = place == module.place and number >= missing
         return module.norms[number - missing](y) if has_norm else y
 
@@ -91,7 +87,7 @@ def test_dlcl_equals_the_formula(place, settings, count):
 def test_compiled_norms_are_those_of_training(place):
     module, graphs = dlcl(place, DEPTH), []
 
-    def compile_nothing(graph: Any, inputs: Any) -> Any:
+    def compile_nothing(graph, inputs):
         graphs.append(graph)
         return graph.forward
 
@@ -109,13 +105,13 @@ def test_compiled_norms_are_those_of_training(place):
     )
 
 
-def sparse(boundaries: tuple[int, ...], count: int = 0) -> LinearCombination:
+def sparse(boundaries, count=0):
     norms = [nn.LayerNorm(WIDTH) for _ in range(count)]
     every = {"weights": Weights(), "norms": norms, "place": "before"}
     return started(LinearCombination(boundaries, WIDTH, **every))
 
 
-def assert_plain(module: LinearCombination) -> None:
+def assert_plain(module):
     ours, theirs = through(module, x()), through(PlainStack(), x())
     assert all(map(torch.equal, [*ours[0], ours[1]], [*theirs[0], theirs[1]]))
 
@@ -136,7 +132,7 @@ def test_sparse_blocks_equal_figure_4_of_li():
     assert_close(top, (x() + module.norms[0](first) + module.norms[1](last)) / 3)
 
 
-def denseformer(dilation: int, period: int) -> LinearCombination:
+def denseformer(dilation, period):
     every = {
         "weights": Weights(initial="newest", dilation=dilation),
         "norms": (),

@@ -8,7 +8,7 @@ from nmtdeep.model.layers.embedding import TokenEmbedding
 TABLE = [[9.0] * 4, [1.0, 2.0, 3.0, 4.0], [-1.0, 0.0, 0.5, 2.0]]
 
 
-def parameter(values: list) -> nn.Parameter:
+def parameter(values):
     return nn.Parameter(torch.tensor(values, dtype=torch.float64))
 
 

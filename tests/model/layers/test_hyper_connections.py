@@ -1,15 +1,13 @@
 """Hyper-connections and mHC against loops over streams and features, number by number."""
 
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.testing import assert_close
 
 from model.drawn import drawn, filled, started
-from nmtdeep.model.layers.combination import Combination
 from nmtdeep.model.layers.hyper_connections import (
     HyperConnection,
     HyperConnections,
@@ -19,28 +17,25 @@ from nmtdeep.model.layers.hyper_connections import (
 
 SUBLAYERS, STREAMS, WIDTH = 3, 2, 4
 SHAPE = (2, 3, WIDTH)
-Vector = list[float]
 
 
-def sublayer(number: int, x: Tensor) -> Tensor:
+def sublayer(number, x):
     """Some function, another one for each sublayer."""
     return torch.sin((number + 1) * x.roll(1, dims=-1))
 
 
-def through(combination: Combination, x: Tensor) -> Tensor:
+def through(combination, x):
     history = combination.start(x)
     for number in range(SUBLAYERS):
         history = combination.add(history, sublayer(number, combination.read(history)))
     return combination.read(history)
 
 
-def x() -> Tensor:
+def x():
     return drawn(*SHAPE, seed=7)
 
 
-def by_position(
-    x: Tensor, weights: Callable[[int, list[Vector]], tuple[Vector, list[Vector], Vector]]
-) -> Tensor:
+def by_position(x, weights):
     """Eq. 2 of Zhu et al. for each position: weights give A_m, A_r and B of sublayer k."""
     result = torch.empty_like(x)
     n, d = STREAMS, WIDTH
@@ -67,7 +62,7 @@ def test_hyper_connections_equal_equations_2_and_10_to_13(dynamic):
     norms = [nn.LayerNorm(WIDTH) if dynamic else None for _ in range(SUBLAYERS)]
     parts = [filled(HyperConnection(k, STREAMS, norms[k])) for k in range(SUBLAYERS)]
 
-    def weights(k: int, streams: list[Vector]) -> tuple[Vector, list[Vector], Vector]:
+    def weights(k, streams):
         part, columns = parts[k], range(STREAMS + 1)
         alpha, beta = part.alpha.tolist(), part.beta.tolist()
         for i, stream in enumerate(streams if dynamic else ()):
@@ -97,10 +92,10 @@ def test_mhc_equals_equations_7_to_9():
         for k in range(SUBLAYERS)
     ]
 
-    def sigmoid(value: float) -> float:
+    def sigmoid(value):
         return 1 / (1 + math.exp(-value))
 
-    def weights(k: int, streams: list[Vector]) -> tuple[Vector, list[Vector], Vector]:
+    def weights(k, streams):
         part = parts[k]
         flat = [value for stream in streams for value in stream]
         rms = math.sqrt(sum(value**2 for value in flat) / len(flat) + 1e-3)

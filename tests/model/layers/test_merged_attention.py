@@ -18,7 +18,7 @@ WIDTH, HEADS, SENTENCES, TARGET, SOURCE = 6, 2, 2, 4, 3
 X = drawn(SENTENCES, TARGET, WIDTH, seed=9)
 
 
-def context() -> Context:
+def context():
     mask = torch.tensor([[True, True, True], [True, True, False]])[:, None, None, :]
     return Context(memory=drawn(SENTENCES, SOURCE, WIDTH, seed=50), memory_mask=mask)
 

@@ -11,7 +11,7 @@ from nmtdeep.model.kernels.plain_attention import attention_weights, weighted_va
 from nmtdeep.model.layers.positions import RelativePositions, Sinusoidal, sinusoids
 
 
-def wave(position: int, place: int, width: int) -> float:
+def wave(position, place, width):
     """tensor2tensor's sines, then cosines, of rates from 1 down to 1/10000."""
     half = width // 2
     rate = 10_000 ** (-(place % half) / (half - 1))
@@ -45,7 +45,7 @@ def test_the_module_keeps_the_inputs_precision():
     assert torch.equal(out[0], sinusoids(0, 3, 6).to(torch.bfloat16))
 
 
-def relative(clip: int, *, values: bool) -> RelativePositions:
+def relative(clip, *, values):
     return filled(RelativePositions(3, clip, values=values))
 
 

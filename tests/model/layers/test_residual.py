@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from nmtdeep.model.layers.residual import (
     Admin,
@@ -13,26 +13,25 @@ from nmtdeep.model.layers.residual import (
     NormalizedResidual,
     PostNorm,
     PreNorm,
-    Residual,
     ReZero,
     deep_norm_scales,
 )
-from nmtdeep.model.layers.sublayer import Context, State, Sublayer
+from nmtdeep.model.layers.sublayer import Context, Sublayer
 
 
 class Double(Sublayer):
     """2 x."""
 
-    def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
+    def forward(self, x, context, state=None):
         return 2 * x
 
 
-def wrap(kind: type[Residual], dropout: float = 0.0) -> Residual:
+def wrap(kind, dropout=0.0):
     norm = nn.LayerNorm(2, eps=0.0, dtype=torch.float64)
     return kind(Double(), norm, dropout=dropout)
 
 
-def weighted(kind: type[Residual], value: object) -> Residual:
+def weighted(kind, value):
     """A wrapper with a parameter, set to `value`."""
     wrapper = wrap(kind) if issubclass(kind, Admin) else kind(Double(), dropout=0.0)
     with torch.no_grad():
