@@ -156,22 +156,6 @@ def test_an_error_is_raised_in_its_turn():
     assert threads() == []
 
 
-def test_the_time_of_waiting_is_measured():
-    released = threading.Event()
-
-    def items():
-        yield 0
-        released.wait(10)
-        yield 1
-
-    feed = prefetch(items(), depth=2)
-    next(feed)
-    threading.Timer(0.2, released.set).start()
-    _, waited = next(feed)
-    assert waited > 0.1
-    feed.close()
-
-
 def test_the_thread_ends_however_the_loop_is_left():
     def leave():
         for _ in prefetch(count(), depth=2):

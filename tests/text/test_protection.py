@@ -108,7 +108,7 @@ pieces = st.sampled_from(
 @settings(deadline=None)
 @given(st.lists(pieces | st.just(" ")).map("".join) | st.text())
 @example("<a b='c d'")
-@pytest.mark.parametrize("language", ["en", "de", "fr", "cs", "zh"])
+@pytest.mark.parametrize("language", ["en", "fr", "cs"])
 def test_no_character_is_lost_and_order_stays(language, line):
     def visible(text):
         return "".join(each for each in text if not each.isspace() and each >= " ")

@@ -35,11 +35,11 @@ def test_a_stack_scales_each_branch_by_its_own_depth(alpha, tiny_model):
 
 # By hand: m = 8 / 2; a row for each group of the table: rate, epsilon.
 @pytest.mark.parametrize(
-    ("alpha", "hidden"), [(1.0, (1.0, EPSILON / 4)), (0.5, (0.5, EPSILON / 2)), (0.75, None)]
+    ("alpha", "hidden"),
+    [(1.0, (1.0, EPSILON / 4)), (0.5, (0.5, EPSILON / 2)), (0.75, (4**-0.25, EPSILON * 4**-0.75))],
 )
 def test_rates_and_epsilons_are_those_of_the_table(alpha, hidden, tiny_model):
     model = tiny_model(encoder=residual(alpha), decoder=residual(alpha), depth=8)
-    hidden = hidden or (4 ** (alpha - 1), EPSILON * 4**-alpha)
     optimizer = make_optimizer(model, Adam(epsilon=EPSILON, weight_decay=0.1))
     names = {parameter: name for name, parameter in model.named_parameters()}
     found = {

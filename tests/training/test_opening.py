@@ -27,9 +27,8 @@ def test_the_opening_table_warns_of_emulated_bf16(native, tiny_run, monkeypatch)
     for module in ("opening", "setup"):
         monkeypatch.setattr(f"nmtdeep.training.{module}.native_bf16", lambda device: native)
     for precision, emulated in (("auto", False), ("fp32", False), ("bf16", not native)):
-        values = tiny_run.recipe.model_dump()
-        values["training"]["precision"] = precision
-        lines = opening(Setup(Recipe.model_validate(values), tiny_run.data), Progress())
+        recipe = tiny_run.recipe.with_training(precision=precision)
+        lines = opening(Setup(recipe, tiny_run.data), Progress())
         assert ("\nwarning     cpu emulates bf16" in lines) == emulated, precision
 
 

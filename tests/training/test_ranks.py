@@ -66,9 +66,9 @@ def fail_in_rank_1(ranks, how):
     [
         ("user error", UserError, "^rank 1 of 2: train.en: no such file: copy it$"),
         ("error of all", UserError, "^diverged$"),
-        ("system error", OSError, "No space left on device: 'train.log'"),
-        ("exit", SystemExit, "^7$"),
-        ("killed", UserError, "^rank 1 of 2: was killed by SIGKILL: run the same command to res"),
+        pytest.param("system error", OSError, "No space left", marks=pytest.mark.slow),
+        pytest.param("exit", SystemExit, "^7$", marks=pytest.mark.slow),
+        ("killed", UserError, "^rank 1 of 2: was killed by SIGKILL"),
     ],
 )
 def test_a_failure_in_one_rank_ends_all_with_its_reason(how, kind, message):

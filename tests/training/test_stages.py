@@ -38,17 +38,15 @@ def test_each_stage_is_a_recipe_without_stages():
 def test_a_stage_ends_after_its_epochs_or_updates():
     ends = [Progress(update=90, position=DataPosition(epoch)) for epoch in (0, 1, 2)]
     assert [stage_ended(recipe(), progress) for progress in ends] == [False, False, True]
-    two = DataPosition(2)
-    second = [Progress(u, two, stage=1, stage_update=90) for u in (90, 139, 140)]
+    second = [Progress(u, DataPosition(2), stage=1, stage_update=90) for u in (90, 139, 140)]
     assert [stage_ended(recipe(), progress) for progress in second] == [False, False, True]
     third = Progress(update=10**6, position=DataPosition(99), stage=2)
-    assert not stage_ended(recipe(), third)
-    assert not stop_reason(recipe(max_updates=10**7), third)
     last = recipe([*STAGES[:2], {"updates": 5}])
     at_end = Progress(update=145, stage=2, stage_update=140)
-    assert stop_reason(last, at_end) == "all 3 stages are complete"
-    assert not stage_ended(last, at_end)
-    assert not stage_ended(Recipe(), Progress(update=10**4))
+    for stages, progress in ((recipe(), third), (last, at_end), (Recipe(), Progress(10**4))):
+        assert not stage_ended(stages, progress)
+    assert stop_reason(last, at_end)
+    assert not stop_reason(recipe(max_updates=10**7), third)
     assert not stop_reason(Recipe(), Progress(update=10**4))
 
 
