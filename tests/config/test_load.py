@@ -84,28 +84,20 @@ def test_a_path_is_relative_to_the_file_that_says_it(folder):
 
 
 def test_a_recipe_extends_a_shipped_one_by_name(folder):
-    name = write("x.yaml", "extends: multi30k-en-de\ntraining: {seed: 9}\n")
-    resolved = resolve(name)
+    resolved = resolve(write("x.yaml", "extends: multi30k-en-de\ntraining: {seed: 9}\n"))
     assert resolved.recipe.model == load_recipe("multi30k-en-de").model
     assert resolved.origin(("model", "width")).startswith("recipes/multi30k-en-de.yaml:")
-
-
-def test_description_and_reference_are_of_one_recipe(folder):
-    recipe = load_recipe(write("x.yaml", "extends: multi30k-en-de\n"))
-    assert recipe.description == ""
-    assert recipe.reference == Recipe().reference
+    # Its description and reference are its own.
+    assert resolved.recipe.description == ""
+    assert resolved.recipe.reference == Recipe().reference
 
 
 def test_a_changed_type_drops_the_fields_of_the_old(folder):
-    write(
-        "a.yaml", "training: {schedule: {lr: 1e-2, warmup_updates: 9}}\ntext: {bpe: {merges: 5}}\n"
-    )
+    schedule = "training: {schedule: {lr: 1e-2, warmup_updates: 9}}\n"
+    write("a.yaml", f"{schedule}text: {{bpe: {{merges: 5}}}}\n")
     recipe = load_recipe(write("b.yaml", "extends: a.yaml\ntraining: {schedule: noam}\n"))
-    assert recipe.training.schedule.model_dump() == {
-        "type": "noam",
-        "scale": 1.0,
-        "warmup_updates": 4000,
-    }
+    noam = {"type": "noam", "scale": 1.0, "warmup_updates": 4000}
+    assert recipe.training.schedule.model_dump() == noam
     same = load_recipe(write("c.yaml", "extends: a.yaml\ntext: {bpe: {type: joint}}\n"))
     assert same.text.bpe.model_dump()["merges"] == 5
 

@@ -59,26 +59,3 @@ def test_a_conflict_is_rejected_with_the_reason(model, key, reason):
     conflict = detail["ctx"]["error"]
     assert ".".join(conflict.paths[0]) == key
     assert reason in conflict.what + conflict.hint and conflict.hint
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        {"bridge": "transparent", ENCODER: {"combination": "dlcl"}},
-        {DECODER: {"combination": "mhc", "residual": "no_norm"}},
-        {"initializer": "admin", ENCODER: {"residual": "admin"}, DECODER: {"residual": "admin"}},
-        {ENCODER: {"combination": BLOCKS | {"blocks": 100}, "width": 256}, DECODER: {"width": 256}},
-        {
-            ENCODER: {"width": 1024},
-            "bridge": "projection",
-            "embeddings": {"sharing": "decoder"},
-            DECODER: MERGED,
-        },
-        {ENCODER: {"combination": BLOCKS | {"blocks": [0, 1, 6]}}},
-        {DECODER: {"sublayers": ["feed_forward", "merged_attention", "feed_forward"]}},
-        {"positions": {"type": "relative", "sinusoids": False}, DECODER: MERGED},
-    ],
-    ids=str,
-)
-def test_other_combinations_are_accepted(model):
-    assert Recipe.model_validate({"model": model}).model

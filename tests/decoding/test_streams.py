@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import math
 import os
 import threading
 from pathlib import Path
@@ -15,7 +14,6 @@ from nmtdeep.decoding.streams import read_chunks, render, translate, writer
 from nmtdeep.decoding.translator import Candidate, Translation
 from nmtdeep.errors import UserError
 
-NASTY = ["a\u2028b", "c\rd", "e\x0bf\x0cg\u0085h", "", "last"]
 FOUND = Translation(
     "Zwei\u2028 Katzen",
     ("zwei", "kat@@", "zen"),
@@ -168,28 +166,6 @@ def test_text_is_one_line(form, expected):
     assert render(ONE, 4, "text", two) == f"{first}\n", "one of two candidates was found"
     assert first == f"4 ||| {expected} ||| -1.250000"
     assert second.endswith("||| -2.000000")
-
-
-def test_a_file_is_translated_line_by_line(translator, tiny_run, tmp_path):
-    source = write(tmp_path / "in", [*NASTY, *tiny_run.sources])
-    out: dict[str, str] = {}
-    for form in ("text", "json", "fairseq"):
-        written: list[str] = []
-        model = translator(n_best=1)
-        count = translate(model, str(source), written.append, form=form)
-        out[form] = "".join(written)
-        assert count == len(NASTY) + len(tiny_run.sources)
-    records = [json.loads(line) for line in out["json"].split("\n")[:-1]]
-    assert [record["source"] for record in records] == [*NASTY, *tiny_run.sources]
-    texts = [record["translations"][0]["text"] for record in records]
-    assert out["text"] == "".join(f"{text}\n" for text in texts)
-    assert texts[NASTY.index("")] == ""
-    shares = [line for line in out["fairseq"].split("\n") if line.startswith("P-")]
-    for record, line in zip(records, shares, strict=True):
-        values = [float(value) for value in line.partition("\t")[2].split()]
-        total = record["translations"][0]["log_prob"]
-        # Each is printed to four digits.
-        assert sum(values) * math.log(2) == pytest.approx(total, abs=1e-3 + 5e-5 * len(values))
 
 
 def test_a_gz_file_is_compressed_and_a_full_disk_is_an_error(tmp_path):

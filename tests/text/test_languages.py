@@ -50,9 +50,3 @@ def test_without_bytes_only_known_characters_come_back():
     known = set("".join(learned))
     for line in other:
         assert (back(text, line) == line) == (set(line) <= known)
-
-
-@pytest.mark.parametrize("name", ["val.en", "val.de", "test_2016_flickr.de"])
-def test_multi30k_comes_back(multi30k, name):
-    text = pipeline("de", multi30k("val.en")[::2] + multi30k("val.de")[::2])
-    assert all(back(text, line) == line for line in multi30k(name))
