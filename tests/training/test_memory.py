@@ -257,6 +257,7 @@ def test_on_a_cpu_two_parts_of_the_largest_batch_tell_what_fits(fits, tiny_run, 
         trainer._lower_limit(batch)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux can measure a peak again")
 def test_the_peaks_of_two_parts_foretell_that_of_the_whole(tiny_run):
     recipe = tiny_run.recipe.model_dump()
