@@ -33,7 +33,7 @@ def test_a_line_of_the_screen_and_of_the_log():
     more = {"stage": 3, "epochs": {"clean": 1, "web": 0}}
     assert log_details(USUAL | more).endswith("| stage 3 | epochs clean 1, web 0")
     line = "update 4 | loss 6.921 | bleu-zh 0.03 | best so far"  # broken between figures
-    assert folded(line, 40) == "update 4 | loss 6.921 |\n  bleu-zh 0.03 | best so far"
+    assert folded(line, 40) == "update 4 | loss 6.921 | bleu-zh 0.03 |\n  best so far"
     assert folded(line, 100) == line
 
 
