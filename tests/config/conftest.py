@@ -1,7 +1,5 @@
 """Write a recipe, and read what is wrong with it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -11,7 +9,7 @@ from nmtdeep.errors import ConfigError, Problem
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     """A current directory, so that messages show short paths."""
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -1,11 +1,7 @@
 """A recipe written out in full loads back equal."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -24,25 +20,15 @@ from .conftest import write
     note=st.text(max_size=60),
     scores=st.dictionaries(st.text(max_size=12), st.floats(allow_nan=False, allow_infinity=False)),
     epsilon=st.floats(min_value=1e-300, max_value=1e300),
-    width=st.integers(min_value=1, max_value=10**6).map(lambda half: 16 * half),
-    tag=st.sampled_from(["joint", "separate", "none"]),
-    residual=st.sampled_from(["pre_norm", "post_norm"]),
-    ratio=st.none() | st.floats(min_value=1, max_value=9),
     language=st.sampled_from(["no", "on", "yes", "off", "de"]),
 )
-@settings(deadline=None, max_examples=40)
-def test_dump_and_load_are_inverse(
-    tmp_path_factory: pytest.TempPathFactory, language: str, tag: str, width: int, **given_: Any
-) -> None:
-    values: dict[str, Any] = {
-        "description": given_["note"][::-1],
-        "reference": {"note": given_["note"], "scores": given_["scores"]},
-        "text": {"target": language, "bpe": tag, "clean": {"max_ratio": given_["ratio"]}},
-        "model": {
-            "width": width,
-            "encoder": {"residual": given_["residual"]},
-            "norm_epsilon": given_["epsilon"],
-        },
+@settings(deadline=None, max_examples=20)
+def test_dump_and_load_are_inverse(tmp_path_factory, language, note, scores, epsilon):
+    values = {
+        "description": note[::-1],
+        "reference": {"note": note, "scores": scores},
+        "text": {"target": language, "bpe": "none"},
+        "model": {"encoder": {"residual": "post_norm"}, "norm_epsilon": epsilon},
     }
     recipe = from_mapping(values)
     path = tmp_path_factory.getbasetemp() / "dumped.yaml"
@@ -52,7 +38,7 @@ def test_dump_and_load_are_inverse(
     assert dump(loaded) == dump(recipe)
 
 
-def keys(section: Section, above: str = "") -> set[str]:
+def keys(section, above=""):
     """The paths of all fields of a section and of those inside it."""
     found = set()
     for name in type(section).model_fields:
@@ -62,15 +48,15 @@ def keys(section: Section, above: str = "") -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("name", ["demo", "deep-small", "multi30k-en-de-deep"])
-def test_a_recipe_is_shown_with_every_value(name: str) -> None:
+@pytest.mark.parametrize("name", ["demo", "multi30k-en-de-deep"])
+def test_a_recipe_is_shown_with_every_value(name):
     recipe = load_recipe(name)
     hidden = [
         *("text.tags", "text.clean.duplicates", "text.clean.language_id"),
         *("model.encoder.width", "model.decoder.initializer", "training.mixture"),
         *("training.start_from", "training.record_gradients", "training.validation.comet"),
     ]
-    for text in (display(recipe), display(recipe, "/".join)):  # type: ignore[arg-type]
+    for text in (display(recipe), display(recipe, "/".join)):
         found = set(parse(text, name).origins)
         assert {tuple(key.split(".")) for key in (*hidden, *keys(recipe))} <= found
     assert from_mapping(parse(display(recipe), name).values) == recipe
@@ -79,13 +65,13 @@ def test_a_recipe_is_shown_with_every_value(name: str) -> None:
     assert not stored & set(hidden)
 
 
-def test_read_config_takes_a_run_directory_or_its_file(folder: Path) -> None:
+def test_read_config_takes_a_run_directory_or_its_file(folder):
     recipe = load_recipe("multi30k-en-de", ["training.seed=7"])
     write("run/config.yaml", dump(recipe))
     assert read_config(Path("run")) == read_config(Path("run/config.yaml")) == recipe
 
 
-def test_differences_have_the_key_and_both_values() -> None:
+def test_differences_have_the_key_and_both_values():
     old = {"a": {"b": 1, "c": 2}, "d": ({"i": None},), "f": "fr"}
     new = {"a": {"b": 1, "c": 5}, "d": (), "e": True, "f": "de"}
     changes = ["a.c: 2 -> 5", "d: [{i: null}] -> []", "f: fr -> de", "e: null -> true"]
@@ -93,11 +79,11 @@ def test_differences_have_the_key_and_both_values() -> None:
 
 
 @pytest.mark.parametrize("nth", [1, 2, 3])
-def test_a_signal_while_a_recipe_is_written_is_no_error_of_pydantic(nth: int) -> None:
+def test_a_signal_while_a_recipe_is_written_is_no_error_of_pydantic(nth):
     """What a serializer of ours raises, pydantic wraps; what `exclude_if` raises, it does not."""
     recipe, called = load_recipe("deep-small"), []
 
-    def end(frame: FrameType, event: str, argument: object) -> None:
+    def end(frame, event, argument):
         if event == "call" and frame.f_globals["__name__"].startswith("nmtdeep"):
             called.append(frame.f_code.co_qualname)
             if len(called) == nth:
@@ -111,7 +97,7 @@ def test_a_signal_while_a_recipe_is_written_is_no_error_of_pydantic(nth: int) ->
         sys.setprofile(None)
 
 
-def test_loggers_of_earlier_versions_are_left_out_of_stored_recipes(folder: Path) -> None:
+def test_loggers_of_earlier_versions_are_left_out_of_stored_recipes(folder):
     Path("config.yaml").write_text("training:\n  log_to: [mlflow, tensorboard, trackio]\n")
     assert read_config(Path("config.yaml")).training.log_to == ("tensorboard",)
     with pytest.raises(UserError, match="must be tensorboard or wandb, not"):

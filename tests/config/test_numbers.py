@@ -1,17 +1,13 @@
 """Every numeric key of every variant, with numbers that break programs."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Iterator
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, get_args, get_origin
 
 import pytest
 
 from nmtdeep.config.load import from_mapping, resolve
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import dump
-from nmtdeep.config.section import Section
 from nmtdeep.config.variant import tag_of, variants
 from nmtdeep.errors import ConfigError
 
@@ -32,7 +28,7 @@ WRITTEN = {
 }
 
 
-def numeric(section: type[Section] = Recipe, at: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def numeric(section=Recipe, at=()):
     """Overrides that lead to each numeric field, the choice of its variant included."""
     for name, field in section.model_fields.items():
         path = (*at, name)
@@ -45,7 +41,7 @@ def numeric(section: type[Section] = Recipe, at: tuple[str, ...] = ()) -> Iterat
             yield (".".join(path),)
 
 
-def _plain(annotation: Any) -> Iterator[Any]:
+def _plain(annotation):
     if get_origin(annotation) is Annotated or get_args(annotation):
         for part in get_args(annotation):
             yield from _plain(part)
@@ -58,13 +54,13 @@ FIELDS = [path for path in dict.fromkeys(numeric()) if not path[-1].startswith(L
 
 
 @pytest.fixture
-def base(folder: Any) -> str:
+def base(folder):
     (folder / "base.yaml").write_text("description: base\n")
     return "base.yaml"
 
 
 @pytest.mark.parametrize("path", FIELDS, ids=" ".join)
-def test_a_number_is_finite_or_rejected_by_name(base: str, path: tuple[str, ...]) -> None:
+def test_a_number_is_finite_or_rejected_by_name(base, path):
     *chosen, key = path
     for written, number in WRITTEN.items():
         try:
@@ -79,21 +75,16 @@ def test_a_number_is_finite_or_rejected_by_name(base: str, path: tuple[str, ...]
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "limit"),
     [
-        ("model.encoder.depth=10001", "model.encoder.depth: must be at most 10000, not 10001"),
-        ("training.seed=1000000000000001", "training.seed: must be at most 1000000000000000, not"),
-        ("decoding.beam=1001", "decoding.beam: must be at most 1000, not 1001"),
-        ("text.vocabulary.multiple=65537", "text.vocabulary.multiple: must be at most 65536"),
-        ("training.clip_norm=1e400", "training.clip_norm: must be a finite number, not inf"),
-        ("model.norm_epsilon=1e-400", "model.norm_epsilon: must be more than 0.0, not 0.0"),
-        (
-            f"model.decoder.sublayers=[cross_attention{', feed_forward' * 16}]",
-            "model.decoder.sublayers: must be a list of at most 16, not [",
-        ),
+        ("model.encoder.depth=10001", "at most 10000"),
+        ("training.seed=1000000000000001", "at most 1000000000000000"),
+        ("decoding.beam=1001", "at most 1000"),
+        ("training.clip_norm=1e400", "finite"),
+        ("model.norm_epsilon=1e-400", "more than 0.0"),
+        (f"model.decoder.sublayers=[cross_attention{', feed_forward' * 16}]", "at most 16"),
     ],
 )
-def test_limits_are_named(base: str, change: str, message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+def test_limits_are_named(base, change, limit):
+    with pytest.raises(ConfigError, match=rf"{change.partition('=')[0]}: must be .*{limit}"):
         resolve(base, [change])
-    assert message in str(caught.value)

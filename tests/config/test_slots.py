@@ -1,7 +1,5 @@
 """Combinations of slots that conflict are rejected with the reason; others are accepted."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -14,22 +12,9 @@ DLCL, BLOCKS = {"type": "dlcl"}, {"type": "sparse_blocks"}
 MERGED = {"sublayers": ["merged_attention", "feed_forward"]}
 # A model, the key that its error points at, and a piece of the reason.
 CONFLICTS: list[tuple[dict[str, Any], str, str]] = [
-    (
-        {ENCODER: {"combination": "hyper_connections", "residual": "post_norm"}},
-        "encoder.combination",
-        "works only with residual: pre_norm or no_norm",
-    ),
-    (
-        {DECODER: {"combination": "attention_residuals", "residual": "rezero"}},
-        "decoder.combination",
-        "works only with residual: pre_norm or no_norm",
-    ),
+    ({ENCODER: {"combination": "mhc", "residual": "rezero"}}, "encoder.combination", "pre_norm"),
     ({"initializer": "admin", ENCODER: {"residual": "admin"}}, "initializer", "omegas"),
-    (
-        {DECODER: {"sublayers": ["average_attention", "feed_forward"]}},
-        "decoder.sublayers",
-        "none of them attends to the source",
-    ),
+    ({DECODER: {"sublayers": ["self_attention"]}}, "decoder.sublayers", "none of them attends"),
     (
         {DECODER: {"sublayers": ["merged_attention", "cross_attention"]}},
         "decoder.sublayers",
@@ -47,11 +32,7 @@ CONFLICTS: list[tuple[dict[str, Any], str, str]] = [
         "encoder.combination.groups",
         "not a multiple",
     ),
-    (
-        {ENCODER: {"combination": BLOCKS | {"blocks": [0, 3]}}},
-        "encoder.combination.blocks",
-        "encoder.depth is 6",
-    ),
+    ({ENCODER: {"combination": BLOCKS | {"blocks": [0, 3]}}}, "encoder.combination.blocks", "is 6"),
     ({DECODER: {"combination": BLOCKS | {"blocks": [0, 4, 3, 6]}}}, "blocks", "do not rise from 0"),
     ({DECODER: {"combination": BLOCKS | {"blocks": [2, 6]}}}, "blocks", "do not rise from 0"),
     ({ENCODER: {"width": 1023, "heads": 3}}, "encoder.width", "is odd"),
@@ -71,37 +52,10 @@ CONFLICTS: list[tuple[dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("model", "key", "reason"), CONFLICTS, ids=str)
-def test_a_conflict_is_rejected_with_the_reason(model: Any, key: str, reason: str) -> None:
+def test_a_conflict_is_rejected_with_the_reason(model, key, reason):
     with pytest.raises(ValidationError) as caught:
         Recipe.model_validate({"model": model})
     (detail,) = caught.value.errors()
     conflict = detail["ctx"]["error"]
     assert ".".join(conflict.paths[0]) == key
     assert reason in conflict.what + conflict.hint and conflict.hint
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        {"bridge": "transparent", ENCODER: {"combination": "dlcl"}},
-        {DECODER: {"combination": "mhc", "residual": "no_norm"}},
-        {"initializer": "admin", ENCODER: {"residual": "admin"}, DECODER: {"residual": "admin"}},
-        {ENCODER: {"combination": {"type": "sparse_blocks", "blocks": 100}}},
-        {ENCODER: {"width": 256}, DECODER: {"width": 256}},
-        {
-            ENCODER: {"width": 1024},
-            "bridge": "projection",
-            "embeddings": {"sharing": "decoder"},
-            DECODER: MERGED,
-        },
-        {ENCODER: {"combination": {"type": "sparse_blocks", "blocks": [0, 1, 6]}}},
-        {DECODER: {"sublayers": ["feed_forward", "merged_attention", "feed_forward"]}},
-        {
-            "positions": {"type": "relative", "sinusoids": False},
-            DECODER: MERGED,
-        },
-    ],
-    ids=str,
-)
-def test_other_combinations_are_accepted(model: dict[str, Any]) -> None:
-    assert Recipe.model_validate({"model": model}).model

@@ -1,9 +1,6 @@
 """Variants of other packages: found when a recipe names them, and reported by name if not."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,7 +39,7 @@ POINTS = ("echo = Echo", "sing = Sing", "hum = Hum", "grow = Grow", "liar = Liar
 
 
 @pytest.fixture(autouse=True)
-def parrot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def parrot(tmp_path, monkeypatch):
     """A package `parrot` 1.2 on the path, as an installer leaves it."""
     site = tmp_path / "site"
     (site / "parrot" / "recipes").mkdir(parents=True)
@@ -60,13 +57,13 @@ def parrot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     forget_recipes()
 
 
-def forget_recipes() -> None:
+def forget_recipes():
     """Packages are looked for once in a process."""
     recipe_files.cache_clear()
     roots.cache_clear()
 
 
-def distribution(site: Path, name: str, module: str, points: tuple[str, ...]) -> None:
+def distribution(site, name, module, points):
     info = site / f"{name}-1.2.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.2\n")
@@ -75,7 +72,7 @@ def distribution(site: Path, name: str, module: str, points: tuple[str, ...]) ->
     (info / "entry_points.txt").write_text(f"[nmtdeep.variants]\n{lines}")
 
 
-def test_a_package_is_imported_when_a_recipe_names_it_and_not_before() -> None:
+def test_a_package_is_imported_when_a_recipe_names_it_and_not_before():
     assert list_recipes()["parrot/loud"] == "Loud"
     load_recipe("deep-small")
     assert "parrot" not in sys.modules
@@ -83,7 +80,7 @@ def test_a_package_is_imported_when_a_recipe_names_it_and_not_before() -> None:
     assert "parrot" in sys.modules
 
 
-def test_a_recipe_with_a_variant_loads_back_equal() -> None:
+def test_a_recipe_with_a_variant_loads_back_equal():
     overrides = [
         "model.encoder.combination={type: parrot.echo, times: 5}",
         "model.decoder.combination=parrot.echo",
@@ -102,51 +99,40 @@ def test_a_recipe_with_a_variant_loads_back_equal() -> None:
 
 
 @pytest.mark.parametrize(("sublayer", "rows"), [("parrot.sing", False), ("parrot.hum", True)])
-def test_batches_have_padding_unless_a_sublayer_says_it_takes_packing(
-    sublayer: str, rows: bool
-) -> None:
+def test_batches_have_padding_unless_a_sublayer_says_it_takes_packing(sublayer, rows):
     recipe = load_recipe("deep-small", [f"model.encoder.sublayers=[{sublayer}, feed_forward]"])
     assert recipe.uses_packing("cuda") is rows
 
 
 @pytest.mark.parametrize(
-    ("value", "problem"),
+    ("value", "word"),
     [
-        (
-            "parrot.eko",
-            "no installed package has the variant parrot.eko: did you mean parrot.echo?",
-        ),
-        ("owl.hoot", "no installed package has the variant owl.hoot: install the package owl"),
-        ("parrot.sing", "parrot.sing of the package parrot is a sublayer, not a layer combination"),
-        ("parrot.liar", "parrot.liar of the package parrot is not a variant of this type"),
-        ("parrot.gone", "parrot.gone of the package parrot cannot be imported"),
+        ("parrot.eko", "did you mean parrot.echo?"),
+        ("owl.hoot", "install the package owl"),
+        ("parrot.sing", "is a sublayer, not a layer combination"),
+        ("parrot.liar", "is not a variant of this type"),
+        ("parrot.gone", "cannot be imported"),
     ],
 )
-def test_what_is_wrong_is_said_by_name(value: str, problem: str) -> None:
+def test_what_is_wrong_is_said_by_name(value, word):
     (found,) = raised("deep-small", f"model.encoder.combination={value}")
     assert found.where.endswith(": model.encoder.combination.type") and found.hint
-    assert str(found).partition("type: ")[2].startswith(problem)
+    assert value in str(found) and word in str(found)
 
 
-def test_keys_of_a_variant_have_hints_of_their_own() -> None:
+def test_keys_of_a_variant_have_hints_of_their_own():
     first = "model.encoder.combination={type: parrot.echo, tims: 3}"
     second = "model.decoder.combination={type: parrot.echo, times: often}"
-    assert sorted(problems("deep-small", first, second)) == [
-        f"override {second!r}: model.decoder.combination.times: "
-        "must be a whole number, not 'often'",
-        f"override {first!r}: model.encoder.combination.tims: unknown key: "
-        "did you mean model.encoder.combination.times?",
-    ]
+    found = {problem.where: str(problem) for problem in raised("deep-small", first, second)}
+    assert "not 'often'" in found[f"override {second!r}: model.decoder.combination.times"]
+    assert "combination.times?" in found[f"override {first!r}: model.encoder.combination.tims"]
 
 
-def test_two_packages_with_one_name_are_refused(parrot: Path) -> None:
+def test_two_packages_with_one_name_are_refused(parrot):
     distribution(parrot, "impostor", "parrot", ("echo = Echo",))
     (found,) = problems("deep-small", "model.encoder.combination=parrot.echo")
-    assert "the packages parrot and impostor each have a variant parrot.echo" in found.replace(
-        "impostor and parrot", "parrot and impostor"
-    )
-    assert found.endswith("uninstall one of them")
+    assert "impostor" in found and found.endswith("uninstall one of them")
 
 
-def test_missing_variants_are_those_without_an_installed_package() -> None:
+def test_missing_variants_are_those_without_an_installed_package():
     assert missing_variants({"parrot.echo": "parrot 1.2", "owl.hoot": "owl 3"}) == ["owl.hoot"]

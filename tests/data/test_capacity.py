@@ -1,7 +1,5 @@
 """Capacities of packed batches: what fills them up, which are chosen, what a filled batch is."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -39,19 +37,11 @@ def test_fillers_fill_both_sides_with_as_many_sentences(lengths, free, room):
         assert not any(each[count:])
 
 
-def test_a_longer_sentence_does_not_fit():
-    lengths = np.array([[3, 8], [3, 2]])
-    assert Capacity((11, 5), 2, (8, 3)).fillers(lengths) is not None
-    assert Capacity((11, 5), 2, (7, 3)).fillers(lengths) is None
-
-
 def test_the_smallest_capacity_that_fits_is_taken():
     small, large = Capacity((16, 16), 9, (8, 8)), Capacity((32, 32), 9, (8, 8))
-    lengths = np.full((2, 2), 8)
-    assert fitting([large, small], lengths) == small
-    assert fitting([large, small], np.full((2, 3), 8)) == large
-    assert fitting([large, small], np.full((2, 5), 8)) is None
-    assert fitting([], lengths) is None
+    for count, longest, expected in ((2, 8, small), (3, 8, large), (5, 8, None), (1, 9, None)):
+        assert fitting([large, small], np.full((2, count), longest)) == expected
+    assert fitting([], np.full((2, 2), 8)) is None
 
 
 def plan(lengths, epochs, **sizes):

@@ -1,11 +1,7 @@
 """The order of updates: every sentence once an epoch, shares of corpora, exact resuming."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import chain, islice, pairwise
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -31,18 +27,18 @@ SIZES = {"clean": 70, "web": 41, "crawl": 130}
 WEIGHTS = {"clean": 0.5, "web": 0.3, "crawl": 0.2}
 
 
-def corpus(lengths: np.ndarray) -> ParallelCorpus:
+def corpus(lengths):
     """Sentences of these lengths, `(2, sentences)`; their ids are 2, 3, ..."""
     offsets = np.cumsum(np.pad(lengths, ((0, 0), (1, 0))), axis=1).astype(np.int64)
     sides = [MonolingualCorpus(np.arange(ends[-1]).astype(np.uint16), ends) for ends in offsets]
     return ParallelCorpus(*sides)
 
 
-def random_lengths(sentences: int) -> np.ndarray:
+def random_lengths(sentences):
     return np.random.default_rng(sentences).integers(1, 12, (2, sentences))
 
 
-def plain(plan: Any) -> list[list[list[int]]]:
+def plain(plan):
     return [[group.tolist() for group in update] for update in plan]
 
 
@@ -51,7 +47,7 @@ def plain(plan: Any) -> list[list[list[int]]]:
 
 @given(st.integers(1, 90), st.integers(1, 20), st.integers(1, 40), st.integers(0, 3))
 @settings(max_examples=60, deadline=None)
-def test_each_sentence_once_an_epoch(count: int, block: int, size: int, number: int) -> None:
+def test_each_sentence_once_an_epoch(count, block, size, number):
     lengths = random_lengths(count)
     plan, text = Plan(1, BATCHES, size, block), corpus(lengths)
     seen: list[int] = []
@@ -69,7 +65,7 @@ def test_each_sentence_once_an_epoch(count: int, block: int, size: int, number: 
     assert sorted(seen) == list(range(count))
 
 
-def test_a_corpus_of_one_window_has_the_plan_of_the_whole() -> None:
+def test_a_corpus_of_one_window_has_the_plan_of_the_whole():
     lengths = random_lengths(100)
     for number in (0, 3):
         window = Plan(5, BATCHES, 100, 7).window(corpus(lengths), number, 0)
@@ -78,7 +74,7 @@ def test_a_corpus_of_one_window_has_the_plan_of_the_whole() -> None:
         assert plain(window.updates) == plain(whole)
 
 
-def test_windows_hold_other_blocks_in_other_epochs_and_in_no_order_of_the_corpus() -> None:
+def test_windows_hold_other_blocks_in_other_epochs_and_in_no_order_of_the_corpus():
     plan, text, sets = Plan(1, BATCHES, 100, 5), corpus(random_lengths(400)), []
     for epoch in (0, 1):
         windows = [plan.window(text, epoch, number) for number in range(4)]
@@ -93,17 +89,7 @@ def test_windows_hold_other_blocks_in_other_epochs_and_in_no_order_of_the_corpus
     assert not set(sets[0]) & set(sets[1])
 
 
-Stream = list[tuple[list[tuple[int, Any]], int, Any]]
-
-
-def stream(
-    run: Any,
-    data: DataDirectory,
-    progress: Progress,
-    count: int,
-    ranks: Ranks = ALONE,
-    **sizes: int,
-) -> Stream:
+def stream(run, data, progress, count, ranks=ALONE, **sizes):
     """Of `count` updates: numbered batches, target tokens of all ranks, and the position."""
     changes = {"batches": {"tokens_per_update": 300, "group_tokens": 200, "max_tokens": 150}}
     recipe = Recipe.model_validate({**run.recipe.model_dump(), "training": changes})
@@ -120,7 +106,7 @@ def stream(
 SMALL = {"window": 12, "block": 4}
 
 
-def test_resuming_anywhere_returns_the_rest_of_the_whole(tiny_run: Any) -> None:
+def test_resuming_anywhere_returns_the_rest_of_the_whole(tiny_run):
     whole = stream(tiny_run, tiny_run.data, Progress(), 40, **SMALL)
     positions = [position for _, _, position in whole]
     assert {position.window for position in positions} == {0, 1, 2, 3, 4}
@@ -134,25 +120,21 @@ def test_resuming_anywhere_returns_the_rest_of_the_whole(tiny_run: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["one corpus", "two corpora"])
-def test_several_processes_have_the_updates_of_one_and_resume_as_many_or_as_few(
-    kind: str, tiny_run: Any, mixed: DataDirectory
-) -> None:
+def test_several_processes_have_the_updates_of_one_and_resume(kind, tiny_run, mixed):
     data, sizes = (tiny_run.data, SMALL) if kind == "one corpus" else (mixed, {})
     whole = stream(tiny_run, data, Progress(), 30, **sizes)
+    progress = Progress(update=9, position=whole[8][2])
     for size in (2, 3):
-        progress = Progress(update=9, position=whole[8][2])
         parts = [
             stream(tiny_run, data, progress, 21, Ranks(rank, size), **sizes) for rank in range(size)
         ]
-        for shared, (batches, tokens, place) in zip(
-            zip(*parts, strict=True), whole[9:], strict=True
-        ):
+        for *shared, (batches, tokens, place) in zip(*parts, whole[9:], strict=True):
             assert all(each[1:] == (tokens, place) for each in shared)
             assert sorted(batch for mine, _, _ in shared for batch in mine) == sorted(batches)
 
 
 @pytest.mark.parametrize("before", [0, (1 << 20) - 4, (1 << 20) + 5])
-def test_the_longest_sentence_is_found_in_pieces(before: int) -> None:
+def test_the_longest_sentence_is_found_in_pieces(before):
     """A piece has 2^20 sentences; those `before` have one token."""
     lengths = np.array([[3, 1, 7, 2, 2, 9, 1], [1, 5, 1, 9, 2, 1, 9]])
     whole = np.pad(lengths, ((0, 0), (before, 0)), constant_values=1)
@@ -160,29 +142,29 @@ def test_the_longest_sentence_is_found_in_pieces(before: int) -> None:
     assert corpus(lengths[:, :0]).longest() == (0, 0)
 
 
-def test_a_sentence_too_long_is_named_by_its_number_in_the_corpus(tiny_run: Any) -> None:
+def test_a_sentence_too_long_is_named_by_its_number_in_the_corpus(tiny_run):
     longest = tiny_run.data.corpus("train").longest()
-    recipes = [
-        Recipe.model_validate({**tiny_run.recipe.model_dump(), "training": {"batches": batches}})
-        for batches in ({"max_tokens": longest.tokens}, {"max_tokens": longest.tokens - 1})
-    ]
-    check(recipes[0], tiny_run.data, ALONE)
-    with pytest.raises(
-        UserError, match=f"sentence {longest.sentence} of train has {longest.tokens} tokens"
-    ):
-        check(recipes[1], tiny_run.data, ALONE)
+
+    def checked(most):
+        training = {"batches": {"max_tokens": most}}
+        described = {**tiny_run.recipe.model_dump(), "training": training}
+        check(Recipe.model_validate(described), tiny_run.data, ALONE)
+
+    checked(longest.tokens)
+    with pytest.raises(UserError, match=f"sentence {longest.sentence} of train"):
+        checked(longest.tokens - 1)
 
 
 # Several corpora
 
 
 @pytest.fixture
-def corpora() -> dict[str, ParallelCorpus]:
+def corpora():
     draw = np.random.default_rng(1)
     return {name: corpus(draw.integers(1, 12, (2, size))) for name, size in SIZES.items()}
 
 
-def test_probabilities_of_corpora(corpora: dict[str, ParallelCorpus]) -> None:
+def test_probabilities_of_corpora(corpora):
     given = mixture_probabilities({"web": 2.0, "clean": 6.0}, corpora)
     assert given == {"clean": 0.75, "web": 0.25, "crawl": 0.0}
     sides = [(each.source, each.target) for each in corpora.values()]
@@ -195,7 +177,7 @@ def test_probabilities_of_corpora(corpora: dict[str, ParallelCorpus]) -> None:
         mixture_probabilities({"wbe": 1.0}, corpora)
 
 
-def test_groups_are_drawn_by_seed_and_number_in_proportion() -> None:
+def test_groups_are_drawn_by_seed_and_number_in_proportion():
     weights = {"clean": 0.7, "web": 0.0, "crawl": 0.3}
     sequence = [corpus_of_group(weights, 1, number) for number in range(4000)]
     assert sequence == [corpus_of_group(weights, 1, number) for number in range(4000)]
@@ -206,9 +188,7 @@ def test_groups_are_drawn_by_seed_and_number_in_proportion() -> None:
     assert abs(counts["clean"] - 4000 * 0.7) < 4 * deviation
 
 
-def planned(
-    corpora: dict[str, ParallelCorpus], position: Any, mixture: dict[str, float], count: int
-) -> list[tuple[list[tuple[str, list[int]]], Any]]:
+def planned(corpora, position, mixture, count):
     """`count` updates: for each, the corpus and the sentences of its groups; positions."""
     names = {id(each): name for name, each in corpora.items()}
     opened = {name: lambda _, each=each: each for name, each in corpora.items()}
@@ -226,7 +206,7 @@ def planned(
     ]
 
 
-def test_each_corpus_is_read_as_if_it_were_alone(corpora: dict[str, ParallelCorpus]) -> None:
+def test_each_corpus_is_read_as_if_it_were_alone(corpora):
     found = planned(corpora, DataPosition(), WEIGHTS, 150)
     number = 0
     for name, each in corpora.items():
@@ -249,9 +229,7 @@ def test_each_corpus_is_read_as_if_it_were_alone(corpora: dict[str, ParallelCorp
     assert all(len(groups) >= 2 for groups, _ in found)
 
 
-def test_resuming_anywhere_in_a_mixture_goes_on_as_the_whole(
-    corpora: dict[str, ParallelCorpus],
-) -> None:
+def test_resuming_anywhere_in_a_mixture_goes_on_as_the_whole(corpora):
     mixture = {"temperature": 2.0}
     whole = planned(corpora, DataPosition(), mixture, 40)
     for done in range(1, 40):
@@ -260,7 +238,7 @@ def test_resuming_anywhere_in_a_mixture_goes_on_as_the_whole(
         assert [after for _, after in rest] == [after for _, after in whole[done:]]
 
 
-def test_a_position_belongs_to_its_corpora() -> None:
+def test_a_position_belongs_to_its_corpora():
     mixed = MixedPosition(3, {"clean": DataPosition(1), "web": DataPosition()})
     assert by_corpus(mixed, ["clean", "web"]) == mixed.corpora
     assert by_corpus(DataPosition(2), ["clean"]) == {"clean": DataPosition(2)}
@@ -272,7 +250,7 @@ def test_a_position_belongs_to_its_corpora() -> None:
 
 
 @pytest.fixture
-def mixed(tiny_run: Any, tmp_path: Path) -> DataDirectory:
+def mixed(tiny_run, tmp_path):
     """Two corpora of the lines of `tiny_run`, the second one tagged."""
     path = tiny_run.data.path.parent
     for language in ("en", "de"):
@@ -289,7 +267,7 @@ def mixed(tiny_run: Any, tmp_path: Path) -> DataDirectory:
     return DataDirectory.open(tmp_path / "data")
 
 
-def test_a_batch_of_padded_groups_is_of_one_corpus(tiny_run: Any, mixed: DataDirectory) -> None:
+def test_a_batch_of_padded_groups_is_of_one_corpus(tiny_run, mixed):
     tag = mixed.pipeline.source.vocabulary.ids(["<bt>"])[0]
     tagged = [
         {sentence[0] == tag for sentence in sentences}
@@ -300,10 +278,11 @@ def test_a_batch_of_padded_groups_is_of_one_corpus(tiny_run: Any, mixed: DataDir
     assert {True, False} == set().union(*tagged)
 
 
-def test_a_state_with_several_positions_comes_back(tiny_run: Any, mixed: DataDirectory) -> None:
+def test_a_state_with_several_positions_comes_back(tiny_run, mixed):
     position = stream(tiny_run, mixed, Progress(), 8)[7][2]
     progress = Progress(update=8, position=position)
     assert Progress.from_json(progress.to_json()) == progress
-    assert progress.current_epochs == {
+    epochs = {
         name: each.epoch + (each.next_in_epoch > 0) for name, each in position.corpora.items()
     }
+    assert progress.current_epochs == epochs

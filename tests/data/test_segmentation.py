@@ -5,7 +5,6 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,7 +15,6 @@ import torch
 
 import nmtdeep
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.config.text import Text
 from nmtdeep.data.batch import Batch
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.data.segmentation import segmented, segmenters
@@ -34,10 +32,10 @@ SAMPLING = {"alpha": 0.5, "nbest": 64}
 
 
 @pytest.fixture
-def data(make_data, tmp_path) -> Callable[..., DataDirectory]:
+def data(make_data, tmp_path):
     """Data of the same lines on both sides, with some keys of the recipe's section `text`."""
 
-    def make(**text) -> DataDirectory:
+    def make(**text):
         recipe = Recipe.model_validate({"text": text})
         pairs = [(line, line) for line in LINES]
         return make_data(tmp_path, recipe, pairs, pairs)
@@ -45,27 +43,31 @@ def data(make_data, tmp_path) -> Callable[..., DataDirectory]:
     return make
 
 
-def demo_data(tokenizer: dict, out: Path) -> DataDirectory:
-    """The demo's evaluation text."""
+@pytest.fixture(scope="module")
+def demo_data(tmp_path_factory):
+    """The demo's evaluation text in pieces of two kinds of models."""
     corpus = Path(nmtdeep.__file__).parent / "demo" / "corpus"
-    recipe = Recipe.model_validate({"text": {"tokenizer": tokenizer, "normalize": False}})
-    Preprocessing(recipe, train=corpus / "dev", valid=corpus / "test", out=out).run()
-    return DataDirectory.open(out)
+    made = {}
+    for kind, more in (("unigram", {"sampling": SAMPLING}), ("bpe", {"sampling": {"alpha": 0.3}})):
+        tokenizer = {"type": "sentencepiece", "size": 500, "model": kind, **more}
+        recipe = Recipe.model_validate({"text": {"tokenizer": tokenizer, "normalize": False}})
+        out = tmp_path_factory.mktemp(kind) / "data"
+        Preprocessing(recipe, train=corpus / "dev", valid=corpus / "test", out=out).run()
+        made[kind] = DataDirectory.open(out)
+    return made
 
 
 @pytest.fixture(scope="module")
-def pieces(tmp_path_factory) -> DataDirectory:
-    tokenizer = {"type": "sentencepiece", "size": 500, "sampling": SAMPLING}
-    return demo_data(tokenizer, tmp_path_factory.mktemp("pieces") / "data")
+def pieces(demo_data):
+    return demo_data["unigram"]
 
 
 @pytest.fixture(scope="module")
-def merged(tmp_path_factory) -> DataDirectory:
-    tokenizer = {"type": "sentencepiece", "size": 500, "model": "bpe", "sampling": {"alpha": 0.3}}
-    return demo_data(tokenizer, tmp_path_factory.mktemp("merged") / "data")
+def merged(demo_data):
+    return demo_data["bpe"]
 
 
-def drawn(data: DataDirectory, *, seed: int = 1, epoch: int = 1, **changes) -> list[list[int]]:
+def drawn(data, *, seed=1, epoch=1, **changes):
     """All sentences of train, source then target, read in another order."""
     text = data.pipeline.config.model_copy(update=changes)
     sides = segmenters(data.pipeline, text, seed=seed)
@@ -79,7 +81,7 @@ def drawn(data: DataDirectory, *, seed: int = 1, epoch: int = 1, **changes) -> l
     return result
 
 
-def stored(data: DataDirectory) -> list[list[int]]:
+def stored(data):
     corpus = data.corpus("train")
     sides = (corpus.source, corpus.target)
     return [side[index].tolist() for side in sides for index in range(len(side))]
@@ -118,14 +120,14 @@ def test_depends_on_seed_epoch_and_number_only(kind, data, request):
     assert drawn(corpus, seed=7, epoch=3) == one != drawn(corpus, seed=8, epoch=3)
 
 
-def skipped(word: str, score: dict[str, float], dropout: float) -> Counter[tuple[str, ...]]:
+def skipped(word, score, dropout):
     """Probabilities of segmentations, by trying all ways to skip merges.
 
     Of all neighbors that join to a piece the best pair is tried first; a pair is tried once.
     """
     found: Counter[tuple[str, ...]] = Counter()
 
-    def go(cuts: tuple[int, ...], tried: frozenset[tuple[int, ...]], probability: float) -> None:
+    def go(cuts, tried, probability):
         pairs = [
             (-score[word[three[0] : three[2]]], three)
             for three in zip(cuts, cuts[1:], cuts[2:], strict=False)
@@ -142,16 +144,25 @@ def skipped(word: str, score: dict[str, float], dropout: float) -> Counter[tuple
     return found
 
 
-def test_a_bpe_model_skips_merges_with_the_probability_alpha(merged):
-    model = merged.pipeline.source.model
-    library = sentencepiece.SentencePieceProcessor(model_proto=model.content)
-    score = {piece: library.get_score(library.piece_to_id(piece)) for piece in model.pieces}
-    expected, count, draw = skipped("▁there", score, 0.3), 4000, random.Random(3)
-    found = Counter(tuple(model.dropped("▁there", 0.3, draw)) for _ in range(count))
-    assert tuple(model.word("▁there")) == expected.most_common(1)[0][0]
-    assert found.keys() <= expected.keys() and len(expected) > 4
-    for ways, share in expected.items():
+def assert_shares(found, weights):
+    """Whether what was drawn has these probabilities, but for a factor."""
+    assert found.keys() <= weights.keys() and len(weights) > 3
+    count = found.total()
+    for ways, weight in weights.items():
+        share = weight / sum(weights.values())
         assert abs(found[ways] / count - share) < 5 * math.sqrt(share * (1 - share) / count)
+
+
+def scores(model):
+    library = sentencepiece.SentencePieceProcessor(model_proto=model.content)
+    return {piece: library.get_score(library.piece_to_id(piece)) for piece in model.pieces}
+
+
+def test_a_bpe_model_skips_merges_with_the_probability_alpha(merged):
+    model, draw = merged.pipeline.source.model, random.Random(3)
+    expected = skipped("▁there", scores(model), 0.3)
+    assert tuple(model.word("▁there")) == expected.most_common(1)[0][0]
+    assert_shares(Counter(tuple(model.dropped("▁there", 0.3, draw)) for _ in range(4000)), expected)
 
 
 def test_a_bpe_model_draws_the_same_in_every_process(merged, tmp_path):
@@ -163,36 +174,25 @@ def test_a_bpe_model_draws_the_same_in_every_process(merged, tmp_path):
         "model = SentencePiece.load(Path(sys.argv[1])); draw = random.Random(5); "
         "print([model.dropped(word, 0.3, draw) for word in sys.argv[2:]])"
     )
-    done = subprocess.run(
-        [sys.executable, "-X", "utf8", "-c", code, tmp_path / "x.model", *words],
-        check=True, capture_output=True, encoding="utf-8",
-    )  # fmt: skip
+    command = [sys.executable, "-X", "utf8", "-c", code, tmp_path / "x.model", *words]
+    done = subprocess.run(command, check=True, capture_output=True, encoding="utf-8")
     draw = random.Random(5)
     assert done.stdout == f"{[model.dropped(word, 0.3, draw) for word in words]}\n"
 
 
 def test_segmentations_have_the_probabilities_of_the_formula(pieces):
     """P(s)^alpha over all ways to spell a word in pieces of the model, enumerated."""
-    model, config = pieces.pipeline.source.model, pieces.pipeline.config
-    library = sentencepiece.SentencePieceProcessor(model_proto=model.content)
-    score = {piece: library.get_score(library.piece_to_id(piece)) for piece in model.pieces}
-    word = "▁there"
-    expected = {}
+    side, config = pieces.pipeline.source, pieces.pipeline.config
+    score, word, expected = scores(side.model), "▁there", {}
     for cuts in range(1 << (len(word) - 1)):
         places = [0, *(i for i in range(1, len(word)) if cuts >> (i - 1) & 1), len(word)]
         ways = tuple(word[first:last] for first, last in pairwise(places))
         if all(piece in score for piece in ways):
             expected[ways] = math.exp(SAMPLING["alpha"] * sum(map(score.get, ways)))
-    assert 3 < len(expected) < SAMPLING["nbest"]
-    side = pieces.pipeline.source
-    draw = segmenters(pieces.pipeline, config, seed=5)[0].draw
-    ids, count = side.encode("there"), 4000
-    found = Counter(tuple(side.vocabulary.words(draw(ids, number))) for number in range(count))
-    assert found.keys() <= expected.keys()
-    for ways, weight in expected.items():
-        share = weight / sum(expected.values())
-        error = math.sqrt(share * (1 - share) / count)
-        assert abs(found[ways] / count - share) < 5 * error
+    assert len(expected) < SAMPLING["nbest"]
+    draw, ids = segmenters(pieces.pipeline, config, seed=5)[0].draw, side.encode("there")
+    drawn = (tuple(side.vocabulary.words(draw(ids, number))) for number in range(4000))
+    assert_shares(Counter(drawn), expected)
 
 
 def test_sentences_with_unknown_words_keep_their_ids(data):
@@ -222,15 +222,7 @@ def test_a_tag_stays(data):
     assert all(sides[0].draw(ids, number)[0] == tag for number in range(50))
 
 
-def batches(
-    data: DataDirectory,
-    progress: Progress,
-    count: int,
-    *,
-    ranks: int = 1,
-    max_tokens: int = 600,
-    text: Text | None = None,
-):
+def batches(data, progress, count, *, ranks=1, max_tokens=600, text=None):
     """Of `count` updates: batches by number of all ranks, and what each rank says of the whole."""
     settings = {"group_tokens": 300, "tokens_per_update": 600, "max_tokens": max_tokens}
     text = text or data.pipeline.config
@@ -245,7 +237,7 @@ def batches(
     return result
 
 
-def same(one: dict[int, Batch], other: dict[int, Batch]) -> bool:
+def same(one, other):
     return one.keys() == other.keys() and all(
         torch.equal(a.source, b.source) and torch.equal(a.target_output, b.target_output)
         for a, b in zip(one.values(), other.values(), strict=True)
@@ -267,19 +259,20 @@ def test_updates_are_the_same_for_two_ranks_and_after_resuming(kind, data, reque
 def test_batches_are_made_by_the_lengths_that_are_drawn(data):
     """As without drawing, a batch has at most `max_tokens`, and sentences of similar lengths."""
     trained = data(**BPE)
-    plain = trained.pipeline.config.model_copy(
-        update={"bpe": trained.pipeline.config.bpe.model_copy(update={"dropout": 0.0})}
+    bpe = trained.pipeline.config.bpe.model_copy(update={"dropout": 0.0})
+    plain = trained.pipeline.config.model_copy(update={"bpe": bpe})
+    updates, expected = (
+        [
+            [*made.values()]
+            for made, *_ in batches(trained, Progress(), 6, max_tokens=300, text=text)
+        ]
+        for text in (None, plain)
     )
-    for (made, _, _), (whole, _, _) in zip(
-        batches(trained, Progress(), 6, max_tokens=300),
-        batches(trained, Progress(), 6, max_tokens=300, text=plain),
-        strict=True,
-    ):
+    for made, whole in zip(updates, expected, strict=True):
         numbers, before = (
-            sorted(np.concatenate([batch.indices for batch in each.values()]).tolist())
-            for each in (made, whole)
+            sorted(np.concatenate([batch.indices for batch in each])) for each in (made, whole)
         )
         assert numbers == before
-        assert all(batch.cells <= 300 for batch in made.values())
-        lengths = torch.cat([(batch.target_output != PAD).sum(dim=1) for batch in made.values()])
+        assert all(batch.cells <= 300 for batch in made)
+        lengths = torch.cat([(batch.target_output != PAD).sum(dim=1) for batch in made])
         assert lengths.equal(lengths.sort().values)

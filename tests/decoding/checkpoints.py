@@ -1,7 +1,5 @@
 """Checkpoints of models that are set by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,5 @@
 """A translator over the tiny run."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +10,7 @@ from nmtdeep.decoding.translator import Translator
 
 
 @pytest.fixture(scope="session")
-def translator(tiny_run: Any) -> Callable[..., Translator]:
+def translator(tiny_run):
     """`translator(beam=5, ...)` of the newer checkpoint, or of the `paths` given."""
 
     def make(*paths: Path, **options: Any) -> Translator:

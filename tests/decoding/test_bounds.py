@@ -1,13 +1,9 @@
 """Every value that an option for translating may have gives finite translations, one a line."""
 
-from __future__ import annotations
-
 import math
 import re
 import shutil
 from decimal import Decimal
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -40,29 +36,25 @@ GREATEST = {
 
 
 @pytest.mark.parametrize("name", GREATEST)
-def test_a_value_beyond_its_bound_is_refused_in_one_line(name: str) -> None:
+def test_a_value_beyond_its_bound_is_refused_in_one_line(name):
     most = GREATEST[name]
     assert getattr(decoding_options({name: most, "sampling": True}), name) == most
     beyond = [most + 1] if isinstance(most, int) else [math.nextafter(most, math.inf), 1e300]
-    for value in beyond:
-        with pytest.raises(UserError) as raised:
-            decoding_options({name: value})
-        assert str(raised.value) == f"{name}: must be at most {most}, not {value!r}"
-    for value in (-1, 1e-300) if name == "temperature" else (-1,):
-        with pytest.raises(UserError, match=rf"^{name}: must be .*, not {value}$"):
+    for value in (*beyond, -1, *([1e-300] if name == "temperature" else [])):
+        with pytest.raises(UserError, match=rf"^{name}: must be .*, not {re.escape(repr(value))}$"):
             decoding_options({name: value})
 
 
-@pytest.mark.parametrize("alpha", [0.0, 5e-324, 0.6, 10.0])
-@pytest.mark.parametrize("length", [1, 100_000, 10**9])
-def test_penalties_are_finite_and_right(alpha: float, length: int) -> None:
+@pytest.mark.parametrize("alpha", [0.0, 5e-324, 10.0])
+@pytest.mark.parametrize("length", [1, 10**9])
+def test_penalties_are_finite_and_right(alpha, length):
     for form, base in (("length", Decimal(length)), ("gnmt", Decimal(5 + length) / 6)):
         found = length_penalty(form, alpha)(length)
         assert found == pytest.approx(float(base ** Decimal(alpha)), rel=1e-12)
         assert -1e-3 / found < 0, "the least log-probabilities still differ"
 
 
-def test_a_stored_value_beyond_a_bound_is_one_line(tiny_run: Any, tmp_path: Path) -> None:
+def test_a_stored_value_beyond_a_bound_is_one_line(tiny_run, tmp_path):
     path = tmp_path / "checkpoint_20"
     shutil.copytree(tiny_run.newer, path)
     config = path / "config.yaml"
@@ -76,49 +68,48 @@ def test_a_stored_value_beyond_a_bound_is_one_line(tiny_run: Any, tmp_path: Path
 
 
 @pytest.fixture(scope="module")
-def brief(tiny_run: Any, tiny_config: Any, tmp_path_factory: Any) -> Path:
+def brief(tiny_run, tiny_config, tmp_path_factory):
     """A checkpoint whose sentences end soon, however long they may be."""
     config = tiny_config(embeddings={"output_bias": True})
     path = tmp_path_factory.mktemp("brief") / "checkpoint_20"
     return saved(tiny_run, path, config, lambda model: model.output.bias[EOS].fill_(12.0))
 
 
-def numbers(least: float, most: float) -> st.SearchStrategy[float]:
+def numbers(least, most):
     """Both ends more often than by chance."""
     return st.one_of(st.sampled_from([least, most]), st.floats(least, most))
 
 
-def whole(least: int, most: int, *more: int) -> st.SearchStrategy[int]:
-    return st.sampled_from([least, most, *more])
-
-
+# Each list: the least, the greatest, and more.
+CHOICES = {
+    "beam": [1, 1000, 2, 7],
+    "lenpen_form": ["gnmt", "length", "none"],
+    "max_length_constant": [1, 100_000, 3],
+    "max_source_tokens": [1, 10**15, 3],
+    "allow_unk": [False, True],
+    "n_best": [1, 3],
+    "prefix_column": [False, True],
+    "long_lines": ["split", "truncate"],
+    "sampling": [False, True],
+    "top_k": [0, 10**15, 1, 5],
+    "seed": [0, 10**15],
+    "precision": ["fp32", "bf16"],
+    "max_tokens": [1, 10**15, 50],
+}
+FLOATS = {
+    "lenpen": numbers(0, GREATEST["lenpen"]),
+    "max_length_factor": numbers(0, GREATEST["max_length_factor"]),
+    "temperature": numbers(0.001, 1000),
+    "top_p": numbers(5e-324, 1),
+}
 SEARCHES = st.fixed_dictionaries(
-    {},
-    optional={
-        "beam": whole(1, 1000, 2, 7),
-        "lenpen": numbers(0, GREATEST["lenpen"]),
-        "lenpen_form": st.sampled_from(["gnmt", "length", "none"]),
-        "max_length_factor": numbers(0, GREATEST["max_length_factor"]),
-        "max_length_constant": whole(1, 100_000, 3),
-        "max_source_tokens": whole(1, 10**15, 3),
-        "allow_unk": st.booleans(),
-        "n_best": whole(1, 3),
-        "prefix_column": st.booleans(),
-        "long_lines": st.sampled_from(["split", "truncate"]),
-        "sampling": st.booleans(),
-        "temperature": numbers(0.001, 1000),
-        "top_k": whole(0, 10**15, 1, 5),
-        "top_p": numbers(5e-324, 1),
-        "seed": whole(0, 10**15),
-        "precision": st.sampled_from(["fp32", "bf16"]),
-        "max_tokens": whole(1, 10**15, 50),
-    },
+    {}, optional=FLOATS | {name: st.sampled_from(each) for name, each in CHOICES.items()}
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(drawn=SEARCHES)
-def test_any_options_translate_every_line(drawn: dict[str, Any], brief: Path) -> None:
+def test_any_options_translate_every_line(drawn, brief):
     if not drawn.get("sampling") and drawn.get("beam", 10) < drawn.get("n_best", 1):
         del drawn["beam"]  # refused in one line
     options = decoding_options(drawn | {"device": "cpu"})
@@ -131,12 +122,12 @@ def test_any_options_translate_every_line(drawn: dict[str, Any], brief: Path) ->
             assert one.text or not each.source or drawn.get("max_length_factor", 1) * 2 < 1
 
 
-def test_the_longest_translations_are_as_long_as_the_options_say(brief: Path) -> None:
+def test_the_longest_translations_are_as_long_as_the_options_say(brief):
     """A model that never ends by itself, between 0 and 1 times the source plus 4 or 5."""
     model = checkpoint.load(brief)
     with torch.no_grad():
         model.model.output.bias[EOS] = -50.0
-    for factor, constant in ((0.0, 5), (1.0, 4), (1000.0, 0)):
+    for factor, constant in ((0.0, 5), (1.0, 4), (100.0, 0)):
         how = {"max_length_factor": factor, "max_length_constant": constant, "lenpen": 10.0}
         translator = Translator.of([model], DecodingOptions(device="cpu", beam=1, **how))
         (each,) = translator.translate(["M"])

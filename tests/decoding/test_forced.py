@@ -1,18 +1,10 @@
 """Forced scores equal the scores of the search and of the whole model."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
 
 from nmtdeep.decoding.log_probs import log_probabilities
-from nmtdeep.decoding.translator import Translator
 from nmtdeep.text.vocabulary import EOS
-
-Make = Callable[..., Translator]
 
 
 @pytest.mark.parametrize(
@@ -20,9 +12,7 @@ Make = Callable[..., Translator]
     # In bf16: two roundings of logits that are below 16.
     [(False, "fp32", 1e-4), (True, "fp32", 1e-4), (False, "bf16", 2 * 2**-8 * 16)],
 )
-def test_forced_scores_equal_those_of_the_search(
-    ensemble: bool, precision: str, error: float, translator: Make, tiny_run: Any
-) -> None:
+def test_forced_scores_equal_those_of_the_search(ensemble, precision, error, translator, tiny_run):
     paths = [tiny_run.older, tiny_run.newer] if ensemble else []
     searching = translator(*paths, n_best=3, precision=precision)
     pairs = [
@@ -39,7 +29,7 @@ def test_forced_scores_equal_those_of_the_search(
         assert score == pytest.approx(candidate.each, rel=1e-3, abs=error)
 
 
-def test_padding_does_not_change_a_score(translator: Make, tiny_run: Any) -> None:
+def test_padding_does_not_change_a_score(translator, tiny_run):
     sources, targets = tiny_run.sources[:5], ["Ja.", "Das ist es nicht.", "", "Nein!", "So so so"]
     translating = translator()
     (model,) = translating.searcher.models

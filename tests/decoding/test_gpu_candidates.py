@@ -1,7 +1,5 @@
 """Kernels of the search equal NumPy's stable sort; without a GPU Triton interprets them."""
 
-from __future__ import annotations
-
 from functools import partial
 from types import SimpleNamespace
 
@@ -26,8 +24,8 @@ SHAPES = [
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("types", [7, 4096, 9001])
-def test_log_probabilities(types: int, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("types", [7, 9001])
+def test_log_probabilities(types, dtype):
     x = 4 * torch.randn(6, types, generator=torch.Generator().manual_seed(types))
     x, totals = x.to(dtype), torch.arange(6.0).view(3, 2)
     x[0, 1:], x[1, 0] = -torch.inf, torch.nan
@@ -38,9 +36,7 @@ def test_log_probabilities(types: int, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES[:2])
 @pytest.mark.parametrize(("sentences", "hypotheses", "types", "size"), SHAPES)
-def test_candidates_are_the_first_of_a_stable_sort(
-    sentences: int, hypotheses: int, types: int, size: int, dtype: torch.dtype
-) -> None:
+def test_candidates_are_the_first_of_a_stable_sort(sentences, hypotheses, types, size, dtype):
     generator = torch.Generator().manual_seed(types)
     x = torch.randint(-5, 2, (sentences * hypotheses, types), generator=generator).to(dtype)
     x[torch.rand(x.shape, generator=generator) < 0.3] = -torch.inf  # many ties of all kinds
@@ -67,7 +63,7 @@ def test_candidates_are_the_first_of_a_stable_sort(
 
 @pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize("row", [random_row, coarse_row])
-def test_a_search_with_kernels_finds_the_same(row: object, size: int) -> None:
+def test_a_search_with_kernels_finds_the_same(row, size):
     """The table's numbers are taken as logits, off by a constant of each row."""
     kernels = SimpleNamespace(
         normalized=gpu_candidates._normalized, candidates=gpu_candidates._candidates
@@ -75,14 +71,14 @@ def test_a_search_with_kernels_finds_the_same(row: object, size: int) -> None:
     limits, forbidden = (torch.tensor(x, device=DEVICE) for x in ([6, 1, 9, 3], [PAD]))
     constraints, results = Constraints(limits, EOS, forbidden), []
     for shift, chosen in ((0.0, None), (7.0, kernels)):
-        table = Table(partial(row, 3, 70), [0, 1, 2, 3], size)  # type: ignore[arg-type]
+        table = Table(partial(row, 3, 70), [0, 1, 2, 3], size)
 
-        def step(tokens: torch.Tensor, state: Table, shift: float = shift) -> torch.Tensor:
+        def step(tokens, state, shift=shift):
             log_probs = state.step(tokens, state).log_softmax(dim=1)
             return (log_probs + shift * state.calls[-1]).float().to(DEVICE)
 
         found = beam(
-            step,  # type: ignore[arg-type]
+            step,
             table,
             constraints,
             BeamSettings(size, behind=1 if chosen else 0),

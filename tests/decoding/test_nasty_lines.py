@@ -1,9 +1,6 @@
 """Lines that break programs through preprocess, translate and score: N in, N out."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.decoding.streams import check, translate, writer
@@ -23,7 +20,7 @@ LINES = [
 ]
 
 
-def test_preprocessing_accounts_for_every_line(make_data: Any, tmp_path: Path) -> None:
+def test_preprocessing_accounts_for_every_line(make_data, tmp_path):
     recipe = Recipe.model_validate({"text": {"bpe": {"type": "joint", "merges": 300}}})
     pairs = [(line, line) for line in LINES]
     data = make_data(tmp_path, recipe, pairs, pairs)
@@ -38,7 +35,7 @@ def test_preprocessing_accounts_for_every_line(make_data: Any, tmp_path: Path) -
     assert (report["read"], report["kept"]) == (10, 7)
 
 
-def test_as_many_translations_as_lines(tmp_path: Path, translator: Any) -> None:
+def test_as_many_translations_as_lines(tmp_path, translator):
     source, out = str(tmp_path / "in"), str(tmp_path / "out")
     Path(source).write_bytes("".join(f"{line}\n" for line in LINES).encode())
     assert check(source, out) == len(LINES)

@@ -1,39 +1,30 @@
 """A line whose log-probability is not finite is an error that names it; no line is left out."""
 
-from __future__ import annotations
-
 import json
 import math
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nmtdeep.decoding import resuming, streams
 from nmtdeep.decoding.log_probs import log_probabilities
-from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import CheckpointError
 
 from .checkpoints import saved
 
-Make = Callable[..., Translator]
 SAID = r"checkpoint_20: computes no finite log-probability for input line 3: use another checkpoint"
 SEARCHES: list[dict[str, Any]] = [
-    {"beam": 4},
-    {"beam": 4, "stop": "bound"},
+    {"beam": 4, "stop": "bound", "n_best": 4},
     {"beam": 1},
-    {"beam": 4, "n_best": 4},
     {"beam": 4, "quantize": "int8"},
-    {"sampling": True, "n_best": 2},
-    {"sampling": True, "top_k": 3, "top_p": 0.9},
+    {"sampling": True, "top_k": 3, "top_p": 0.9, "n_best": 2},
     {"beam": 4, "prefix_column": True},
     {"sampling": True, "prefix_column": True},
 ]
 
 
 @pytest.fixture(scope="module")
-def overflowing(tiny_run: Any, tiny_config: Any, tmp_path_factory: Any) -> tuple[Path, list[str]]:
+def overflowing(tiny_run, tiny_config, tmp_path_factory):
     """A checkpoint whose embedding of one source word overflows, and lines: the third has it."""
     source = tiny_run.pipeline.source
     others = source.encode("Move.", "raw")
@@ -46,9 +37,7 @@ def overflowing(tiny_run: Any, tiny_config: Any, tmp_path_factory: Any) -> tuple
 
 
 @pytest.mark.parametrize("settings", SEARCHES, ids=str)
-def test_the_line_and_the_model_are_named(
-    settings: dict[str, Any], overflowing: tuple[Path, list[str]], translator: Make
-) -> None:
+def test_the_line_and_the_model_are_named(settings, overflowing, translator):
     path, lines = overflowing
     if settings.get("prefix_column"):
         lines = [f"{line}\tMo" for line in lines]
@@ -60,42 +49,30 @@ def test_the_line_and_the_model_are_named(
         assert all(math.isfinite(one.log_prob) for one in each.candidates)
 
 
-def test_an_ensemble_names_its_models(
-    overflowing: tuple[Path, list[str]], translator: Make, tiny_run: Any
-) -> None:
+def test_given_translations_too_and_an_ensemble_names_its_models(overflowing, translator, tiny_run):
     path, lines = overflowing
+    with pytest.raises(CheckpointError, match=SAID):
+        log_probabilities(translator(path), lines, ["x"] * len(lines))
     with pytest.raises(CheckpointError, match=rf"{tiny_run.newer} \+ {path}: computes no finite"):
         list(translator(tiny_run.newer, path).translate(lines))
 
 
-def test_given_translations_too(overflowing: tuple[Path, list[str]], translator: Make) -> None:
-    path, lines = overflowing
-    with pytest.raises(CheckpointError, match=SAID):
-        log_probabilities(translator(path), lines, ["x"] * len(lines))
-
-
-@pytest.mark.parametrize("form", ["text", "json", "tsv", "fairseq"])
-def test_what_was_written_before_is_whole_and_can_be_resumed(
-    form: str,
-    overflowing: tuple[Path, list[str]],
-    translator: Make,
-    tmp_path: Path,
-) -> None:
+def test_what_was_written_before_is_whole_and_can_be_resumed(overflowing, translator, tmp_path):
     path, lines = overflowing
     source, out = tmp_path / "in", tmp_path / "out"
     source.write_text("".join(f"{line}\n" for line in lines))
-    model = translator(path)
+    model, how = translator(path), {"form": "json", "buffer": 2}
     with pytest.raises(CheckpointError, match=SAID), streams.writer(str(out)) as write:
-        streams.translate(model, str(source), write, form=form, buffer=2)
-    point = resuming.resume_point(str(source), str(out), form=form, options=model.options, buffer=2)
+        streams.translate(model, str(source), write, **how)
+    point = resuming.resume_point(str(source), str(out), options=model.options, **how)
     assert (point.lines, point.first) == (2, 0)
 
 
-def test_candidates_without_a_finite_score_are_left_out(translator: Make) -> None:
+def test_candidates_without_a_finite_score_are_left_out(translator):
     model = translator(beam=3, n_best=3)
     search = model.searcher
 
-    def worse(batch: Any) -> Any:
+    def worse(batch):
         found = search(batch)
         for hypotheses in found:
             object.__setattr__(hypotheses[1], "log_prob", float("nan"))

@@ -1,27 +1,22 @@
 """Several processes write the bytes of one, also after errors and interruptions."""
 
-from __future__ import annotations
-
+import multiprocessing
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
-from commands.running import Commands, Finished, Interrupt
+from commands.running import Commands, Interrupt
 
 from nmtdeep.cli.options import of_launcher
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.decoding import streams
 from nmtdeep.decoding.log_probs import log_probabilities
-from nmtdeep.decoding.translator import BUFFER, Translator
+from nmtdeep.decoding.translator import BUFFER
 from nmtdeep.errors import UserError
 
-Make = Callable[..., Translator]
-Run = Callable[..., Finished]
 TWO = ("--processes", 2)
 CHUNK, LINES = 3, 9
 FORMATS = ("text", "json", "tsv", "fairseq")
@@ -30,19 +25,19 @@ LAUNCHED = {**RANK_1, "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
 
 
 @pytest.fixture(scope="module")
-def lines(tiny_run: Any) -> list[str]:
+def lines(tiny_run):
     """Of three chunks, the second of which is blank."""
     return [*tiny_run.sources[:3], "", "", "", *tiny_run.sources[3:6]]
 
 
 @pytest.fixture(scope="module")
-def run(tiny_run: Any, tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(tiny_run, tmp_path_factory):
     """A command in a folder of its own."""
     return Commands(tmp_path_factory.mktemp("run"), tmp_path_factory.mktemp("logs"))
 
 
 @pytest.fixture(scope="module")
-def source(lines: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def source(lines, tmp_path_factory):
     """A file of three real chunks, of which few lines are not blank."""
     path = tmp_path_factory.mktemp("source") / "in"
     chunks = (lines[0:2], lines[2:3], lines[6:9])
@@ -52,7 +47,7 @@ def source(lines: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def whole(run: Run, tiny_run: Any, source: Path) -> bytes:
+def whole(run, tiny_run, source):
     """What one process writes, uninterrupted."""
     out = source.with_name("whole")
     words = ("translate", "-q", "-m", tiny_run.newer, "-i", source, "-o", out)
@@ -60,102 +55,55 @@ def whole(run: Run, tiny_run: Any, source: Path) -> bytes:
     return out.read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("models", "options"),
-    [
-        (["newer"], {"n_best": 2}),
-        pytest.param(["newer"], {"sampling": True, "n_best": 2}, marks=pytest.mark.slow),
-        pytest.param(["newer", "older"], {"prefix_column": True}, marks=pytest.mark.slow),
-    ],
-)
-def test_every_format_is_that_of_one_process(
-    translator: Make,
-    tiny_run: Any,
-    lines: list[str],
-    tmp_path: Path,
-    models: list[str],
-    options: dict[str, Any],
-) -> None:
-    text = "".join(f"{line}\n" for line in [*lines[:8], f"{lines[8]}\tein"])
-    (tmp_path / "in").write_text(text, "utf-8")
-    written: list[list[str]] = []
-    paths = [getattr(tiny_run, name) for name in models]
-    counted: list[float] = []
+def test_two_processes_write_what_one_does_up_to_an_error_or_their_end(
+    translator, tiny_run, lines, tmp_path
+):
+    """Drawn candidates of an ensemble, with a prefix."""
+    wrong = [*lines[:7], "over-long " * 90, lines[8]]
+    for name, each in (("in", [*lines[:8], f"{lines[8]}\tein"]), ("wrong", wrong)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in each), "utf-8")
+    written, counted = [], []
+    options = {"sampling": True, "n_best": 2, "prefix_column": True, "max_tokens": 60}
+    options |= {"long_lines": "error", "max_source_tokens": 150}
     for processes in (1, 2):
-        with translator(*paths, max_tokens=60, processes=processes, **options) as model:
+        with translator(tiny_run.newer, tiny_run.older, processes=processes, **options) as model:
             for form in FORMATS:
-                parts: list[str] = []
-                how: Any = {"form": form, "buffer": CHUNK, "advance": counted.append}
+                parts, how = [], {"form": form, "buffer": CHUNK, "advance": counted.append}
                 count = streams.translate(model, str(tmp_path / "in"), parts.append, **how)
                 assert (count, sum(counted)) == (LINES, pytest.approx(6))  # blank ones cost nothing
                 counted.clear()
                 written.append(parts)
-    assert written[:4] == written[4:]
-    assert [len(parts) for parts in written] == [3] * 8
-
-
-@pytest.mark.parametrize("processes", [1, 2])
-def test_what_comes_before_a_wrong_line_is_written(
-    translator: Make, lines: list[str], tmp_path: Path, processes: int
-) -> None:
-    wrong = [*lines[:7], "over-long " * 90, lines[8]]
-    (tmp_path / "in").write_text("".join(f"{line}\n" for line in wrong), "utf-8")
-    written: list[str] = []
-    how: Any = {"form": "text", "buffer": CHUNK}
-    limit: Any = {"long_lines": "error", "max_source_tokens": 150}
-    with (
-        translator(processes=processes, **limit) as model,
-        pytest.raises(UserError, match="input line 8"),
-    ):
-        streams.translate(model, str(tmp_path / "in"), written.append, **how)
-    assert len(written) == 2
-    assert "".join(written).count("\n") == 6
-
-
-def test_log_probabilities_are_those_of_one_process(translator: Make, tiny_run: Any) -> None:
-    sources, targets = tiny_run.sources, tiny_run.sources[::-1]
-    alone = log_probabilities(translator(max_tokens=60), sources, targets)
-    with translator(max_tokens=60, processes=2) as several:
-        assert log_probabilities(several, sources, targets) == alone
-        assert several.searcher.models[0].output.weight.device.type == "cpu"
+            written.append(log_probabilities(model, lines[:3], lines[6:9]))
+            before, how = [], {"form": "text", "buffer": CHUNK}
+            with pytest.raises(UserError, match="input line 8"):
+                streams.translate(model, str(tmp_path / "wrong"), before.append, **how)
+            assert len(before) == 2 and before == written[-5][:2]
+            if processes == 2:
+                for child in multiprocessing.active_children():
+                    child.kill()
+                with pytest.raises(UserError, match="use fewer --processes"):
+                    model.translate_chunk(lines)
+    assert written[:5] == written[5:]
+    assert [len(parts) for parts in written] == [3] * 10
 
 
 @pytest.mark.slow
-def test_stdin_and_scores(run: Run, tiny_run: Any, source: Path, lines: list[str]) -> None:
-    """A pipe, whose chunks are answered as they come, and both uses of `score`."""
-    text, model = "".join(f"{line}\n" for line in lines), ("-m", tiny_run.newer, "--device", "cpu")
-    path = source.with_name("short")
-    path.write_text(text, "utf-8")
-    for words in (
-        ("translate", "-q", "--n-best", 2, "--format", "json"),
-        ("score", "--source", path, "--reference", path, "--json"),
-        ("score", "--source", path, "--target", path, "--log-prob", "--json"),
-    ):
-        one, two = (run(*words, *model, *more, stdin=text.encode()) for more in ((), TWO))
-        assert (two.code, two.out) == (0, one.out), two.err
-        assert one.out
-
-
-@pytest.mark.slow
-def test_killed_at_three_points_and_resumed(
-    run: Run, tiny_run: Any, source: Path, whole: bytes, tmp_path: Path
-) -> None:
-    """Killed before the first chunk is written, before the second, and before the last."""
-    for line in (1, BUFFER + 1, 3 * BUFFER):
+def test_killed_at_two_points_and_resumed(run, tiny_run, source, whole, tmp_path):
+    """Killed before the second chunk is written, and before the last."""
+    for line in (BUFFER + 1, 3 * BUFFER):
         out = tmp_path / f"{line}"
         words = ("translate", "-q", "-m", tiny_run.newer, "-i", source, "-o", out, "--resume")
         words += ("--device", "cpu", *TWO)
-        interrupt = Interrupt("nmtdeep.decoding.streams:render", line)
-        killed = run(*words, interrupt=interrupt)
+        killed = run(*words, interrupt=Interrupt("nmtdeep.decoding.streams:render", line))
         assert killed.code == -9, killed.err
         assert out.read_bytes().count(b"\n") == (line - 1) // BUFFER * BUFFER
-        wait_for_the_end_of_all_in(run.folder)  # type: ignore[attr-defined]
+        wait_for_the_end_of_all_in(run.folder)
         resumed = run(*words)
         assert (resumed.code, resumed.err) == (0, "")
         assert out.read_bytes() == whole
 
 
-def wait_for_the_end_of_all_in(folder: Path, seconds: float = 30) -> None:
+def wait_for_the_end_of_all_in(folder, seconds=30):
     """Wait until no process has this working directory."""
     latest = time.monotonic() + seconds
     while found := [each for each in Path("/proc").glob("[0-9]*") if at(each) == folder]:
@@ -163,7 +111,7 @@ def wait_for_the_end_of_all_in(folder: Path, seconds: float = 30) -> None:
         time.sleep(0.1)
 
 
-def at(process: Path) -> Path | None:
+def at(process):
     try:
         return (process / "cwd").readlink()
     except OSError:
@@ -171,18 +119,15 @@ def at(process: Path) -> Path | None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("what", "code"), [("term", 143), ("int", 130)])
-def test_a_signal_ends_the_workers(
-    run: Run, tiny_run: Any, source: Path, tmp_path: Path, what: str, code: int
-) -> None:
+def test_a_signal_ends_the_workers(run, tiny_run, source, tmp_path):
     words = ("translate", "-q", "-m", tiny_run.newer, "-i", source, "-o", tmp_path / "out", *TWO)
-    interrupt = Interrupt("nmtdeep.decoding.streams:render", BUFFER + 1, what)
+    interrupt = Interrupt("nmtdeep.decoding.streams:render", BUFFER + 1, "term")
     stopped = run(*words, "--device", "cpu", interrupt=interrupt)
-    assert (stopped.code, stopped.err) == (code, "")
-    wait_for_the_end_of_all_in(run.folder)  # type: ignore[attr-defined]
+    assert (stopped.code, stopped.err) == (143, "")
+    wait_for_the_end_of_all_in(run.folder)
 
 
-def test_torchrun_is_as_many_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torchrun_is_as_many_processes(monkeypatch):
     free = DecodingOptions()
     assert of_launcher(free) == free
     for name, value in LAUNCHED.items():
@@ -193,17 +138,15 @@ def test_torchrun_is_as_many_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "0")
     assert of_launcher(free) == DecodingOptions(processes=2)
     assert of_launcher(DecodingOptions(processes=2)).processes == 2
-    with pytest.raises(UserError, match="--processes: 3, but torchrun has started 2"):
+    with pytest.raises(UserError, match="torchrun has started 2"):
         of_launcher(DecodingOptions(processes=3))
     monkeypatch.setenv("WORLD_SIZE", "4")
-    with pytest.raises(UserError, match="only train uses several machines"):
+    with pytest.raises(UserError, match="several machines"):
         of_launcher(free)
 
 
 @pytest.mark.slow
-def test_torchrun_writes_the_same(
-    run: Run, tiny_run: Any, source: Path, whole: bytes, tmp_path: Path
-) -> None:
+def test_torchrun_writes_the_same(run, tiny_run, source, whole, tmp_path):
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     words = ["-m", "nmtdeep", "translate", "-m", tiny_run.newer, "-i", source]
     command = [*torchrun, "--nproc-per-node=2", *words, "-o", tmp_path / "out", "--device", "cpu"]

@@ -1,12 +1,6 @@
 """From raw lines to raw lines with a tiny run: order, batching, ensembles, blank and long lines."""
 
-from __future__ import annotations
-
 import math
-import multiprocessing
-import re
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,10 +9,9 @@ from nmtdeep.checkpoint import load
 from nmtdeep.config.decoding import RECIPE_DEFAULTS
 from nmtdeep.decoding.log_probs import log_probabilities
 from nmtdeep.decoding.searcher import SourceBatch
-from nmtdeep.decoding.translator import Candidate, Translation, Translator
+from nmtdeep.decoding.translator import Candidate, Translator
 from nmtdeep.errors import CheckpointError, UserError
 
-Make = Callable[..., Translator]
 LINES = [
     "The flow meter units to send.",
     "",
@@ -31,7 +24,7 @@ LINES = [
 ]
 
 
-def alike(one: Translation, other: Translation) -> bool:
+def alike(one, other):
     """The same translations, their scores to within the order of float32 sums."""
     pairs = list(zip(one.candidates, other.candidates, strict=True))
     return all(
@@ -42,36 +35,30 @@ def alike(one: Translation, other: Translation) -> bool:
     )
 
 
-@pytest.mark.parametrize("settings", [{}, {"n_best": 3}, {"sampling": True, "n_best": 2}])
-def test_every_line_is_translated_in_order_and_blank_lines_stay_blank(
-    settings: dict[str, Any], translator: Make
-) -> None:
+@pytest.mark.parametrize("settings", [{"n_best": 3}, {"sampling": True, "n_best": 2}])
+def test_every_line_is_translated_in_order_and_blank_lines_stay_blank(settings, translator):
     translations = list(translator(**settings).translate(LINES))
     assert [translation.source for translation in translations] == LINES
     for line, translation in zip(LINES, translations, strict=True):
-        assert len(translation.candidates) == settings.get("n_best", 1)
+        assert len(translation.candidates) == settings["n_best"]
         assert "\n" not in translation.text
         if not line.strip():
             assert set(translation.candidates) == {Candidate("", "", (), 0.0, 0.0)}
 
 
-@pytest.mark.parametrize("settings", [{"max_tokens": 1}, {"max_tokens": 90}, {"beam": 1}])
-def test_batching_changes_nothing(settings: dict, translator: Make, tiny_run: Any) -> None:
+@pytest.mark.parametrize("settings", [{"max_tokens": 90}, {"beam": 1}])
+def test_batching_changes_nothing(settings, translator, tiny_run):
     lines = [*LINES, *tiny_run.sources]
     together = list(translator(n_best=1, **{**settings, "max_tokens": 4096}).translate(lines))
-    apart = list(translator(n_best=1, **settings).translate(lines))
-    singly = [next(iter(translator(**settings).translate([line]))) for line in lines[:8]]
-    buffered = list(translator(**settings).translate(lines, buffer=3))
-    assert all(map(alike, together, apart))
+    model = translator(n_best=1, **settings)
+    singly = [next(iter(model.translate([line]))) for line in lines[:8]]
+    for other in (model.translate(lines), model.translate(lines, buffer=3)):
+        assert all(map(alike, together, other))
     assert all(map(alike, together, singly))
-    assert all(map(alike, together, buffered))
-    texts = {translation.text for translation in together}
-    assert len(texts) > 3  # they depend on the source
+    assert len({translation.text for translation in together}) > 3  # they depend on the source
 
 
-def test_a_length_limit_in_the_options_overrides_the_recipe(
-    translator: Make, tiny_run: Any
-) -> None:
+def test_a_length_limit_in_the_options_overrides_the_recipe(translator, tiny_run):
     model = translator(max_length_factor=0.5, max_length_constant=2, beam=1)
     lengths = []
     for translation in model.translate(tiny_run.sources):
@@ -81,7 +68,7 @@ def test_a_length_limit_in_the_options_overrides_the_recipe(
     assert any(length == limit for length, limit in lengths)
 
 
-def test_a_score_is_the_sum_divided_by_the_penalty(translator: Make, tiny_run: Any) -> None:
+def test_a_score_is_the_sum_divided_by_the_penalty(translator, tiny_run):
     settings = {"lenpen": 0.7, "n_best": 3}
     for translation in translator(lenpen_form="length", **settings).translate(tiny_run.sources):
         for candidate in translation.candidates:
@@ -92,7 +79,7 @@ def test_a_score_is_the_sum_divided_by_the_penalty(translator: Make, tiny_run: A
         assert all(candidate.score == candidate.log_prob for candidate in translation.candidates)
 
 
-def test_an_ensemble_needs_one_vocabulary(tiny_run: Any) -> None:
+def test_an_ensemble_needs_one_vocabulary(tiny_run):
     older, newer = load(tiny_run.older), load(tiny_run.newer)
     side = newer.pipeline.source
     tokens = (*side.vocabulary.tokens[:-1], "another")
@@ -120,12 +107,10 @@ COLUMNS = [f"{source}\t{prefix}" for source, prefix in PREFIXED]
 
 @pytest.mark.parametrize(
     "settings",
-    [{"beam": 1}, {"n_best": 3}, {"sampling": True, "n_best": 2}, {"processes": 2}],
+    [{"beam": 1}, {"n_best": 3}, {"sampling": True, "n_best": 2}],
     ids=str,
 )
-def test_every_candidate_starts_with_its_prefix_whose_score_counts(
-    settings: dict[str, Any], translator: Make, tiny_run: Any
-) -> None:
+def test_every_candidate_starts_with_its_prefix_whose_score_counts(settings, translator, tiny_run):
     with translator(prefix_column=True, **settings) as model:
         translations = list(model.translate([*COLUMNS, "Send."]))
     assert [each.source for each in translations] == [*(source for source, _ in PREFIXED), "Send."]
@@ -142,13 +127,13 @@ def test_every_candidate_starts_with_its_prefix_whose_score_counts(
     assert not translations[1].text
 
 
-def test_without_a_prefix_nothing_changes(translator: Make) -> None:
+def test_without_a_prefix_nothing_changes(translator):
     free = list(translator(n_best=2).translate(LINES))
     column = list(translator(n_best=2, prefix_column=True).translate(LINES))
     assert column == free
 
 
-def test_a_greedy_translation_is_that_behind_its_own_beginning(translator: Make) -> None:
+def test_a_greedy_translation_is_that_behind_its_own_beginning(translator):
     for each in translator(beam=1).translate([LINES[0], LINES[6]]):
         (best,) = each.candidates
         lines = [f"{' '.join(each.subwords)}\t{' '.join(best.subwords[:n])}" for n in range(4)]
@@ -157,13 +142,13 @@ def test_a_greedy_translation_is_that_behind_its_own_beginning(translator: Make)
             assert again.candidates[0].each == pytest.approx(best.each, abs=1e-5)
 
 
-def test_the_end_follows_a_prefix_as_long_as_a_translation_may_be(translator: Make) -> None:
+def test_the_end_follows_a_prefix_as_long_as_a_translation_may_be(translator):
     model = translator(prefix_column=True, max_length_factor=0.0, max_length_constant=2)
     (translation,) = model.translate(["Send.\tthe data of the port and the address of the port"])
     assert translation.text == "the data of the port and the address of the port"
 
 
-def test_the_first_piece_of_a_long_line_has_the_prefix(translator: Make) -> None:
+def test_the_first_piece_of_a_long_line_has_the_prefix(translator):
     model = translator(prefix_column=True, max_source_tokens=20, beam=1)
     ((source, *_), (free, *_)) = (
         list(model.translate([line])) for line in (f"{LINES[6]}\tthe data", LINES[6])
@@ -174,23 +159,17 @@ def test_the_first_piece_of_a_long_line_has_the_prefix(translator: Make) -> None
 
 
 @pytest.mark.parametrize(
-    ("line", "problem"),
-    [
-        ("Send.\tthe\tdata", "input line 2: has more than two columns: pass source<TAB>prefix"),
-        ("Send.\tthe 日", "input line 2: the prefix has '日', which the model does not know"),
-    ],
+    ("line", "word"), [("Send.\tthe\tdata", "two columns"), ("Send.\tthe 日", "does not know")]
 )
-def test_a_wrong_prefix_is_an_error_that_names_its_line(
-    line: str, problem: str, translator: Make
-) -> None:
-    with pytest.raises(UserError, match=re.escape(problem)):
+def test_a_wrong_prefix_is_an_error_that_names_its_line(line, word, translator):
+    with pytest.raises(UserError, match=rf"input line 2: .*{word}"):
         list(translator(prefix_column=True).translate(["Send.\tthe data", line]))
 
 
 # Long lines
 
 
-def test_a_long_line_is_translated_in_pieces(translator: Make, tiny_run: Any) -> None:
+def test_a_long_line_is_translated_in_pieces(translator, tiny_run):
     whole = tiny_run.pipeline.source.split(LINES[6])
     limit = len(whole) // 2 - 1  # so that it takes three
     model = translator(max_source_tokens=limit, n_best=2)
@@ -208,7 +187,7 @@ def test_a_long_line_is_translated_in_pieces(translator: Make, tiny_run: Any) ->
     assert model.cut_lines == 1
 
 
-def test_a_truncated_line_is_translated_as_its_beginning(translator: Make, tiny_run: Any) -> None:
+def test_a_truncated_line_is_translated_as_its_beginning(translator, tiny_run):
     whole = tiny_run.pipeline.source.split(LINES[6])
     model = translator(max_source_tokens=5, long_lines="truncate")
     (translation,) = model.translate([LINES[6]])
@@ -217,7 +196,7 @@ def test_a_truncated_line_is_translated_as_its_beginning(translator: Make, tiny_
     assert model.cut_lines == 1
 
 
-def test_a_long_line_can_be_an_error_that_names_it(translator: Make, tiny_run: Any) -> None:
+def test_a_long_line_can_be_an_error_that_names_it(translator, tiny_run):
     count = len(tiny_run.pipeline.source.split(LINES[6]))
     model = translator(max_source_tokens=count, long_lines="error")
     assert len(list(model.translate(LINES))) == len(LINES)
@@ -230,22 +209,10 @@ def test_a_long_line_can_be_an_error_that_names_it(translator: Make, tiny_run: A
 # Draws
 
 
-def test_draws_depend_on_the_seed_alone(translator: Make, tiny_run: Any) -> None:
-    def texts(seed: int) -> list[list[str]]:
-        model = translator(sampling=True, seed=seed, n_best=2)
-        return [
-            [candidate.text for candidate in translation.candidates]
-            for translation in model.translate(tiny_run.sources)
-        ]
-
-    assert texts(1) == texts(1) != texts(2)
-    assert any(first != second for first, second in texts(1))
-
-
 # Options
 
 
-def test_options_default_to_those_of_the_recipe(tiny_run: Any) -> None:
+def test_options_default_to_those_of_the_recipe(tiny_run):
     options = RECIPE_DEFAULTS.with_recipe(load(tiny_run.newer).recipe)
     recipe = tiny_run.recipe.decoding
     for name, value in recipe.model_dump().items():
@@ -255,40 +222,26 @@ def test_options_default_to_those_of_the_recipe(tiny_run: Any) -> None:
 
 
 @pytest.mark.parametrize("weights", [{"precision": "bf16"}, {"quantize": "int8"}], ids=str)
-def test_bf16_and_int8_score_nearly_the_same(
-    weights: dict[str, str], translator: Make, tiny_run: Any
-) -> None:
+def test_bf16_and_int8_score_nearly_the_same(weights, translator, tiny_run):
     exact, rough = translator(), translator(**weights)
     texts = [translation.text for translation in exact.translate(tiny_run.sources)]
-    assert len(list(rough.translate(tiny_run.sources))) == len(texts)
     # Compare scores of equal texts only: the two searches may end with different hypotheses.
     scored = [log_probabilities(each, tiny_run.sources, texts) for each in (rough, exact)]
     means = [[sum(score) / len(score) for score in scores] for scores in scored]
     assert means[0] == pytest.approx(means[1], abs=0.05)
     assert means[0] != means[1]
-
-
-def test_int8_and_another_precision_exclude_each_other(translator: Make) -> None:
-    with pytest.raises(UserError, match="--quantize: int8 excludes bf16: leave out --precision"):
+    with pytest.raises(UserError, match="int8 excludes bf16"):
         translator(precision="bf16", quantize="int8")
 
 
 # Several processes
 
 
-def test_a_killed_process_is_an_error(translator: Make) -> None:
-    with translator(processes=2) as several:
-        assert len(several.translate_chunk(LINES)) == len(LINES)
-        for child in multiprocessing.active_children():
-            child.kill()
-        with pytest.raises(UserError, match="use fewer --processes"):
-            several.translate_chunk(LINES)
-
-
-def test_draws_of_a_batch_do_not_depend_on_other_batches(translator: Make, tiny_run: Any) -> None:
-    searcher = translator(sampling=True, n_best=2).searcher
+def test_draws_of_a_batch_depend_on_its_number_and_the_seed_alone(translator, tiny_run):
+    searcher, other = (translator(sampling=True, n_best=2, seed=seed).searcher for seed in (1, 2))
     ids = [np.array([tiny_run.pipeline.source.encode(line)]) for line in tiny_run.sources[:3]]
     batches = [SourceBatch(source, number) for number, source in enumerate([*ids, ids[0]])]
     draws = [searcher(batch) for batch in batches]
     assert [searcher(batch) for batch in reversed(batches)] == draws[::-1]
     assert draws[0] != draws[3]
+    assert [other(batch) for batch in batches] != draws

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -45,10 +45,6 @@ PER_LAUNCH = 30  # tensors that one kernel of a `_foreach` or `_fused` operator 
 # Kernels that refuse two dtypes; the computation of shapes alone lets these pass.
 ONE_DTYPE = ("mm", "addmm", "bmm", "baddbmm", "native_layer_norm")
 COPIES = ("_to_copy", "copy_", "to")
-PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
-PARTLY_READ = ("gather", "embedding", "index", "index_select")  # only what the indices name
-# Bytes and operations per second of an H200: measured ceilings of such a GPU, in bf16.
-BANDWIDTH, RATE = 4.3e12, 790e12
 
 
 class _Generator(torch.Generator):
@@ -123,15 +119,6 @@ def _attention(
     return efficient(q, k, v, bias, needs_sums, dropout_p, is_causal)[0]
 
 
-class Call(NamedTuple):
-    """One operator on the GPU; tensors by their memory, with the bytes that they have there."""
-
-    name: str
-    inputs: dict[int, int]
-    outputs: dict[int, int]
-    seconds: float
-
-
 @dataclass
 class Recorder(TorchDispatchMode):
     """Counts kernels and waits of the host for the GPU, and refuses what no GPU computes.
@@ -141,8 +128,7 @@ class Recorder(TorchDispatchMode):
 
     Attributes:
         launches: kernels by operator.
-        moved: bytes that they read and write, by operator; an expanded dimension is read once.
-        calls: operators in their order, with the least time of an H200 for bytes or products.
+
         waits: what the host waited for, by file and function of nmtdeep.
 
     Raises:
@@ -151,18 +137,16 @@ class Recorder(TorchDispatchMode):
 
     answer: float = 0.0
     launches: Counter[str] = field(default_factory=Counter)
-    moved: Counter[str] = field(default_factory=Counter)
-    calls: list[Call] = field(default_factory=list)
+
     waits: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         super().__init__()
-        self._alive: list[Any] = []  # or memory would get a number that was used before
 
     def forget(self) -> None:
         """Count from here on."""
-        for figures in (self.launches, self.moved, self.calls, self.waits):
-            figures.clear()
+        self.launches.clear()
+        self.waits.clear()
 
     def __torch_dispatch__(
         self,
@@ -201,11 +185,6 @@ class Recorder(TorchDispatchMode):
                 self.wait("copy to the host")
         elif name not in VIEWS and "cuda" in devices:
             self.launches[name] += _kernels(name, args)
-            moved, operations = _traffic(name, inputs, outputs)
-            self.moved[name] += moved
-            seconds = max(moved / BANDWIDTH, operations / RATE)
-            self.calls.append(Call(name, _memory(inputs), _memory(outputs), seconds))
-            self._alive += [tensor.untyped_storage() for tensor in (*inputs, *outputs)]
         return out
 
     def _read(self, tensor: Tensor) -> float | bool:
@@ -235,31 +214,3 @@ def _kernels(name: str, args: tuple[Any, ...]) -> int:
         longest = max(len(part) for part in args if isinstance(part, list | tuple))
         return -(-longest // PER_LAUNCH)
     return LAUNCHES.get(name, 1)
-
-
-def _traffic(name: str, inputs: list[Tensor], outputs: list[Tensor]) -> tuple[int, int]:
-    """Bytes that one operator moves, and operations of a product."""
-    if name in PARTLY_READ:
-        moved = 2 * sum(map(_size, outputs)) + _size(inputs[-1])
-    elif name == "scatter_add_":
-        moved = 3 * _size(inputs[-1])
-    else:
-        moved = sum(map(_size, {id(tensor): tensor for tensor in (*inputs, *outputs)}.values()))
-        in_place = name.endswith("_") and not name.startswith("_f") and name != "copy_"
-        if in_place:
-            moved += _size(inputs[0])
-    if name not in PRODUCTS:
-        return moved, 0
-    left, right = inputs[-2:]
-    return moved, 2 * left.numel() * right.shape[-1]
-
-
-def _memory(tensors: list[Tensor]) -> dict[int, int]:
-    return {tensor.untyped_storage()._cdata: _size(tensor) for tensor in tensors}
-
-
-def _size(tensor: Tensor) -> int:
-    numbers = 1
-    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
-        numbers *= size if stride else 1
-    return numbers * tensor.element_size()

@@ -1,9 +1,5 @@
 """A search on a pretended GPU: no mixed devices or dtypes, and one wait in a step."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
 from unittest import mock
 
 import pytest
@@ -11,7 +7,6 @@ import torch
 from model.choices import VARIANTS
 
 from nmtdeep.config.decoding import DecodingOptions
-from nmtdeep.config.model import Model
 from nmtdeep.decoding.searcher import Searcher, SourceBatch
 from nmtdeep.model.build import build
 
@@ -36,14 +31,7 @@ IN_SAMPLING = {
 }
 
 
-def recorded(
-    model: Model,
-    dtype: torch.dtype,
-    *,
-    answer: int = STEPS,
-    prefix: int = 0,
-    **options: Any,
-) -> Recorder:
+def recorded(model, dtype, *, answer=STEPS, prefix=0, **options):
     """A search of 3 sentences; `answer` is what the host reads, as their limits too.
 
     Args:
@@ -65,22 +53,20 @@ def recorded(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(VARIANTS)), ids=list(VARIANTS).__getitem__)
-def test_every_variant_is_searched(tiny_config: Callable[..., Model], number: int) -> None:
+def test_every_variant_is_searched(tiny_config, number):
     choice = list(VARIANTS.values())[number]
     dtype = (torch.bfloat16, torch.float16, torch.float32)[number // 2 % 3]
     recorder = recorded(tiny_config(**choice), dtype)
     assert set(recorder.waits) <= IN_A_BEAM
 
 
-def test_sampling_is_searched(tiny_config: Callable[..., Model]) -> None:
+def test_sampling_is_searched(tiny_config):
     recorder = recorded(tiny_config(), torch.bfloat16, answer=2, sampling=True, top_p=0.9)
     assert set(recorder.waits) <= IN_SAMPLING
 
 
 @pytest.mark.parametrize(("beam", "most"), [(4, 104), (1, 102)])  # 2026-11-28: 101 and 99
-def test_a_step_waits_once_and_its_launches_stay_in_their_budget(
-    tiny_config: Callable[..., Model], beam: int, most: int
-) -> None:
+def test_a_step_waits_once_and_its_launches_stay_in_their_budget(tiny_config, beam, most):
     """6+6 layers; the difference between searches of STEPS and of twice as many steps."""
     model = tiny_config(depth=6)
     short, long = (recorded(model, torch.float32, answer=n, beam=beam) for n in (STEPS, 2 * STEPS))
@@ -90,7 +76,7 @@ def test_a_step_waits_once_and_its_launches_stay_in_their_budget(
     assert all(long.waits[place] == short.waits[place] for place in IN_A_BEAM - {EACH_STEP})
 
 
-def test_a_prefix_adds_a_copy_and_a_few_launches(tiny_config: Callable[..., Model]) -> None:
+def test_a_prefix_adds_a_copy_and_a_few_launches(tiny_config):
     free, forced = (
         recorded(tiny_config(depth=6), torch.float32, beam=4, prefix=length) for length in (0, 2)
     )

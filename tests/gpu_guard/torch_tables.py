@@ -7,8 +7,6 @@ yes, into the tables, and takes them out again. It was seen to work with torch 2
 CPython 3.11 on Linux (x86-64). This is the only file that depends on torch's memory layout.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager

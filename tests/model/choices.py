@@ -1,9 +1,7 @@
 """Models in which every two variants of different slots meet at least once."""
 
-from __future__ import annotations
-
-from collections import Counter
 from itertools import combinations, product
+from random import Random
 from typing import Any
 
 ATTENTION = ("self_attention", "cross_attention", "feed_forward")
@@ -91,71 +89,50 @@ def is_unbounded(activation: str, combination: object) -> bool:
     return activation.endswith("glu") or "'norm': 'none'" in str(combination)
 
 
-ENCODER, DECODER = ("encoder", "encoder_reads"), ("decoder", "decoder_reads", "sublayers")
+OF_ENCODER, OF_DECODER = {"encoder", "encoder_reads"}, {"decoder", "decoder_reads", "sublayers"}
+PARTS = {**SLOTS, "encoder_reads": LINEAR, "decoder_reads": LINEAR}
+del PARTS["combinations"]
+# Slots of the encoder and of the decoder need not meet: between them there are the memories.
+MEETING = [
+    (one, other)
+    for one, other in combinations(PARTS, 2)
+    if not ({one, other} & OF_ENCODER and {one, other} & OF_DECODER)
+]
 
 
-def covering(slots: dict[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
-    """Few sensible choices that hold every sensible pair of two slots' variants, greedily.
-
-    The two combinations of a choice are two slots. Slots of the encoder and of the decoder need
-    not meet: between them there are the memories, whatever they are computed from.
-    """
-    parts = {**slots, "encoder_reads": LINEAR, "decoder_reads": LINEAR}
-    del parts["combinations"]
-    pairs = [pair for pair in combinations(parts, 2) if not apart(*pair)]
-    missing = {
-        ((first, a), (second, b))
-        for first, second in pairs
-        for a, b in product(range(len(parts[first])), range(len(parts[second])))
-        if sensible(filled(parts, {first: a, second: b}))
-    }
-    order = sorted(parts, key=lambda slot: (-len(parts[slot]), slot))
-    choices = []
-    while missing:
-        left = Counter(part for pair in missing for part in pair)
-        chosen = dict(max(missing, key=lambda pair: (left[pair[0]] + left[pair[1]], pair)))
-        for slot in [slot for slot in order if slot not in chosen]:
-            options = [(slot, value) for value in range(len(parts[slot]))]
-            valid = [part for part in options if sensible(filled(parts, chosen | dict([part])))]
-            best = max(valid, key=lambda part: (len(missing & meetings(part, chosen)), left[part]))
-            chosen |= dict([best])
-        missing -= {pair for part in chosen.items() for pair in meetings(part, chosen)}
-        choices.append(filled(parts, chosen))
-    return choices
-
-
-def apart(first: str, second: str) -> bool:
-    """Whether one slot belongs to the encoder and the other one to the decoder."""
-    sides = [(slot in ENCODER) - (slot in DECODER) for slot in (first, second)]
-    return sum(sides) == 0 and any(sides)
-
-
-def meetings(part: tuple[str, int], chosen: dict[str, int]) -> set[tuple[Any, ...]]:
-    """The pairs of one slot's variant with the chosen ones, in both orders."""
-    return {pair for other in chosen.items() for pair in ((part, other), (other, part))}
-
-
-def filled(parts: dict[str, tuple[Any, ...]], chosen: dict[str, int]) -> dict[str, Any]:
+def filled(chosen: dict[str, int]) -> dict[str, Any]:
     """The choice with the first variant wherever nothing is chosen."""
-    choice = {slot: variants[chosen.get(slot, 0)] for slot, variants in parts.items()}
+    choice = {slot: variants[chosen.get(slot, 0)] for slot, variants in PARTS.items()}
     choice["combinations"] = (choice.pop("encoder_reads"), choice.pop("decoder_reads"))
     return choice
 
 
-def label(choice: dict[str, Any]) -> str:
-    """Readable, and its own among all choices."""
-    return "-".join(map(short, choice.values()))
+def covering() -> list[dict[str, Any]]:
+    """Few sensible choices that hold every sensible pair of two slots' variants.
+
+    Each is, of some random ones with a missing pair, the one with most of them.
+    """
+    random, choices = Random(1), []
+    missing = {
+        pair
+        for one, other in MEETING
+        for a, b in product(range(len(PARTS[one])), range(len(PARTS[other])))
+        if sensible(filled(dict(pair := ((one, a), (other, b)))))
+    }
+    while missing:
+        first, best = dict(min(missing)), set()
+        for _ in range(60):
+            drawn = {slot: random.randrange(len(each)) for slot, each in PARTS.items()} | first
+            held = {((one, drawn[one]), (other, drawn[other])) for one, other in MEETING}
+            if len(held & missing) > len(best & missing) and sensible(filled(drawn)):
+                best, choice = held, filled(drawn)
+        if best:
+            missing -= best
+            choices.append(choice)
+    return choices
 
 
-def short(value: object) -> str:
-    if isinstance(value, dict):
-        return "+".join(map(short, value.values()))
-    if isinstance(value, tuple | list):
-        return "/".join(map(short, value))
-    return "".join(part[:2] for part in str(value).split("_"))
-
-
-def _variants(number: int) -> dict[str, Any]:
+def variant(number: int) -> dict[str, Any]:
     choice = {slot: values[number % len(values)] for slot, values in SLOTS.items()}
     # Half as fast as the others, so that each meets both bridges.
     first, second = LINEAR[number // 2], LINEAR[(number // 2 + 3) % len(LINEAR)]
@@ -168,44 +145,37 @@ def _variants(number: int) -> dict[str, Any]:
     return choice
 
 
-# Usual models in addition to those that cover all pairs.
+# Stacks of two widths, and a deep one.
+TRANSPARENT = {"type": "transparent", "dropout": 0.2}
+DLCLS = ("dlcl", {"type": "dlcl", "weights": "vector"})
+SELF = {"type": "merged_attention", "average": "self_attention"}
 WANTED: list[dict[str, Any]] = [
-    {
-        "widths": (12, None),
-        "sharing": "decoder",
-        "combinations": ("dlcl", {"type": "dlcl", "weights": "vector"}),
-        "bridge": {"type": "transparent", "dropout": 0.2},
-        "positions": {"type": "relative", "clip": 2},
-    },
-    {
-        "widths": (None, 12),
-        "sharing": "none",
-        "encoder": "post_norm",
-        "decoder": "post_norm",
-        "sublayers": ({"type": "merged_attention", "average": "self_attention"}, "feed_forward"),
-        "qk_norm": "rms_norm",
-    },
-    {
-        "widths": (12, None),
-        "sharing": "decoder",
-        "bridge": "projection",
-        "sublayers": ("merged_attention", "feed_forward"),
-    },
-    {
-        "encoder": "post_norm",
-        "decoder": "post_norm",
-        "combinations": ("dlcl", "dlcl"),
-        "positions": {"type": "relative", "clip": 2},
-        "sublayers": ("merged_attention", "feed_forward"),
-    },
-    {
-        "decoder": "deep_norm",
-        "combinations": ({"type": "sparse_blocks", "blocks": 2}, "dense"),
-        "positions": {"type": "relative", "clip": 3},
-        "sublayers": ("average_attention", "cross_attention", "feed_forward"),
-        "depth": 6,
-    },
+    {"widths": (12, None), "sharing": "decoder", "bridge": TRANSPARENT, "combinations": DLCLS},
+    {"widths": (None, 12), "sharing": "none", "sublayers": (SELF, "feed_forward")},
+    {"widths": (12, None), "sharing": "decoder", "bridge": "projection"},
+    {"depth": 6, "combinations": (LINEAR[7], "dense"), "sublayers": DECODERS[3]},
 ]
-COMBINATIONS = [*({**choice, "depth": 3} for choice in covering(SLOTS)), *WANTED]
-# Few models that together have every variant of every slot.
-VARIANTS = {label(choice): choice for choice in map(_variants, range(2 * len(LINEAR)))}
+COMBINATIONS = [*({**choice, "depth": 3} for choice in covering()), *WANTED]
+
+
+def held(choice: dict[str, Any]) -> set[tuple[str, str]]:
+    """Its variants by slot; those of the two combinations are of two slots."""
+    slots = {
+        **choice,
+        **dict(zip(("encoder reads", "decoder reads"), choice["combinations"], strict=True)),
+    }
+    del slots["combinations"]
+    return {(slot, str(value)) for slot, value in slots.items()}
+
+
+def few(choices: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Those of the choices that together have every variant of every slot."""
+    chosen, missing = {}, set().union(*map(held, choices.values()))
+    while missing:
+        name = max(choices, key=lambda name: len(held(choices[name]) & missing))
+        chosen[name] = choices[name]
+        missing -= held(choices[name])
+    return chosen
+
+
+VARIANTS = few({f"variant {number}": variant(number) for number in range(2 * len(LINEAR))})

@@ -1,8 +1,5 @@
 """From config to classes: each choice arrives where it belongs."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from math import cos, sin
 
 import pytest
@@ -15,40 +12,34 @@ from nmtdeep.model.layers.attention import CrossAttention, SelfAttention
 from nmtdeep.model.layers.feed_forward import FeedForward
 from nmtdeep.model.layers.residual import PostNorm, PreNorm, Residual
 from nmtdeep.model.layers.sublayer import Context
-from nmtdeep.model.transformer import Transformer
 
 
 @pytest.mark.parametrize(
-    ("sharing", "tables", "tied"),
-    [("all", 1, (0, 0, 0)), ("decoder", 2, (0, 1, 1)), ("none", 3, (0, 1, 2))],
+    ("sharing", "numbers", "tied"),
+    [("all", 20, (0, 0, 0)), ("decoder", 20 + 23, (0, 1, 1)), ("none", 20 + 2 * 23, (0, 1, 2))],
 )
-def test_sharing_of_tables(
-    sharing: str, tables: int, tied: tuple[int, ...], tiny_model: Callable[..., Transformer]
-) -> None:
+def test_sharing_of_tables(sharing, numbers, tied, tiny_model):
     model = tiny_model(sharing=sharing)
     owners = (model.source_embedding, model.target_embedding, model.output)
-    weights = [owner.weight for owner in owners]
-    first_seen = list(dict.fromkeys(map(id, weights)))
-    assert tuple(first_seen.index(id(weight)) for weight in weights) == tied
+    weights = [id(owner.weight) for owner in owners]
+    first_seen = list(dict.fromkeys(weights))
+    assert tuple(map(first_seen.index, weights)) == tied
     count = sum(weight.numel() for weight in model.parameters() if weight.shape[0] in (20, 23))
-    source, target = 20, 20 if sharing == "all" else 23
-    assert count == 8 * [source, source + target, source + 2 * target][tables - 1]
+    assert count == 8 * numbers
 
 
-def test_the_embedding_bias_is_one_vector_for_both_sides(
-    tiny_model: Callable[..., Transformer],
-) -> None:
+def test_the_embedding_bias_is_one_vector_for_both_sides(tiny_model):
     model = tiny_model(sharing="none", bias=True)
     assert model.source_embedding.bias is model.target_embedding.bias is not None
     assert tiny_model().source_embedding.bias is None
 
 
-def test_a_shared_table_needs_one_vocabulary(tiny_config: Callable) -> None:
+def test_a_shared_table_needs_one_vocabulary(tiny_config):
     with pytest.raises(ValueError, match="20 and 21"):
         build(tiny_config(sharing="all"), source_types=20, target_types=21)
 
 
-def test_each_dropout_rate_is_used_in_its_place(tiny_config: Callable) -> None:
+def test_each_dropout_rate_is_used_in_its_place(tiny_config):
     described = tiny_config()
     places = {"embedding": 0.1, "residual": 0.2, "attention": 0.3, "activation": 0.4}
     described = type(described).model_validate({**described.model_dump(), "dropout": places})
@@ -67,7 +58,7 @@ def test_each_dropout_rate_is_used_in_its_place(tiny_config: Callable) -> None:
     assert rates == {place: {value} for place, value in places.items()}
 
 
-def test_sizes_heads_norms_and_order_of_each_stack(tiny_config: Callable) -> None:
+def test_sizes_heads_norms_and_order_of_each_stack(tiny_config):
     described = tiny_config(norm_epsilon=1e-3)
     small = {"depth": 1, "heads": 4, "feed_forward": 6, "residual": "post_norm"}
     order = ("feed_forward", "cross_attention", "self_attention")
@@ -98,9 +89,7 @@ def test_sizes_heads_norms_and_order_of_each_stack(tiny_config: Callable) -> Non
 
 
 @pytest.mark.parametrize("kind", ["sinusoidal", "relative"])
-def test_the_first_token_is_at_the_position_that_the_recipe_says(
-    kind: str, tiny_model: Callable[..., Transformer]
-) -> None:
+def test_the_first_token_is_at_the_position_that_the_recipe_says(kind, tiny_model):
     model = tiny_model(positions={"type": kind, "first": 2})
     nothing = torch.zeros(1, 3, 8, dtype=torch.float64)
     for embedding in (model.source_embedding, model.target_embedding):
@@ -109,18 +98,14 @@ def test_the_first_token_is_at_the_position_that_the_recipe_says(
         assert_close(embedding.positions(nothing)[0], nothing.new_tensor(expected))
 
 
-def test_the_models_width_written_in_each_stack_is_the_same_model(
-    tiny_model: Callable[..., Transformer],
-) -> None:
+def test_the_models_width_written_in_each_stack_is_the_same_model(tiny_model):
     usual, written = tiny_model(), tiny_model(width=20, widths=(8, 8))
     source = torch.tensor([[5, 6, 7, 1]])
     assert usual.state_dict().keys() == written.state_dict().keys()
     assert_close(written(source, source), usual(source, source), rtol=0, atol=0)
 
 
-def test_keys_and_values_come_from_a_memory_of_another_width(
-    tiny_model: Callable[..., Transformer],
-) -> None:
+def test_keys_and_values_come_from_a_memory_of_another_width(tiny_model):
     """As torch's attention with `kdim` and `vdim`."""
     model = tiny_model(widths=(12, None), sharing="decoder")
     ours = model.decoder.layers[0].sublayers[1].sublayer

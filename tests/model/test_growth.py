@@ -1,18 +1,13 @@
 """Growth: grown layer i == old layer map[i], and the rest of the model is carried over."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 from torch.testing import assert_close
 
 from nmtdeep.model.build import build, initialize
 from nmtdeep.model.growth import carry_over, layer_map
-from nmtdeep.model.transformer import Transformer
 
 SOURCE = torch.tensor([[5, 9, 4, 7, 1], [8, 3, 1, 0, 0]])
 TARGET = torch.tensor([[1, 6, 5, 19], [1, 12, 7, 4]])
@@ -21,36 +16,32 @@ TARGET = torch.tensor([[1, 6, 5, 19], [1, 12, 7, 4]])
 @pytest.mark.parametrize(
     ("strategy", "old", "new", "expected"),
     [
-        ("copy_top_group", 6, 12, [*range(6), *range(6)]),
         ("copy_top_group", 12, 15, [*range(12), 9, 10, 11]),
         ("copy_top_group", 2, 7, [0, 1, 0, 1, 0, 1, 0]),
         ("copy_top_layer", 6, 9, [*range(6), 5, 5, 5]),
-        ("interpolate", 3, 6, [0, 0, 1, 1, 2, 2]),
         ("interpolate", 4, 6, [0, 1, 2, 2, 3, 3]),
         ("interpolate", 2, 7, [0, 0, 0, 0, 1, 1, 1]),
-        ("stack_all", 3, 6, [0, 1, 2, 0, 1, 2]),
         ("stack_all", 2, 6, [0, 1, 0, 1, 0, 1]),
         ("random", 2, 4, [0, 1, None, None]),
         ("interpolate", 5, 5, [0, 1, 2, 3, 4]),
-        ("stack_all", 5, 5, [0, 1, 2, 3, 4]),
     ],
 )
-def test_layer_maps(strategy: Any, old: int, new: int, expected: list[int | None]) -> None:
+def test_layer_maps(strategy, old, new, expected):
     assert layer_map(strategy, old, new) == expected
 
 
-def test_impossible_growth_is_an_error() -> None:
-    with pytest.raises(ValueError, match="6 layers cannot grow to 5"):
-        layer_map("copy_top_group", 6, 5)
-    with pytest.raises(ValueError, match="stack_all repeats all 6 layers: 15 is not a multiple"):
-        layer_map("stack_all", 6, 15)
+def test_impossible_growth_is_an_error():
+    for strategy, new, said in (
+        ("copy_top_group", 5, "cannot grow"),
+        ("stack_all", 15, "multiple"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            layer_map(strategy, 6, new)
 
 
 @pytest.fixture
-def grown(tiny_config: Callable, tiny_model: Callable[..., Transformer]) -> Callable:
-    def grow(
-        depths: tuple[int, int], strategy: Any, of_decoder: Any = None, **choice: Any
-    ) -> tuple[Transformer, Transformer]:
+def grown(tiny_config, tiny_model):
+    def grow(depths, strategy, of_decoder=None, **choice):
         old = tiny_model(seed=1, depth=depths[0], **choice)
         described = tiny_config(depth=depths[1], **choice)
         types = {"source_types": 20, "target_types": 20}
@@ -64,35 +55,23 @@ def grown(tiny_config: Callable, tiny_model: Callable[..., Transformer]) -> Call
 
 
 STRATEGIES = ("copy_top_group", "copy_top_layer", "interpolate", "stack_all", "random")
+POST = {"encoder": "post_norm", "decoder": "post_norm"}
+AVERAGE = ("average_attention", "cross_attention", "feed_forward")
 MODELS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "post": {"encoder": "post_norm", "decoder": "post_norm"},
     "dlcl": {"combinations": ("dlcl", "dlcl")},
-    "dlcl post": {
-        "encoder": "post_norm",
-        "decoder": "post_norm",
-        "combinations": ("dlcl", {"type": "dlcl", "norm": "all"}),
-    },
+    "dlcl post": {**POST, "combinations": ("dlcl", {"type": "dlcl", "norm": "all"})},
     "sparse": {"combinations": ({"type": "sparse_blocks", "blocks": 2}, "residual")},
-    "relative merged": {
-        "positions": {"type": "relative", "clip": 2},
-        "sublayers": ("merged_attention", "feed_forward"),
-    },
-    "average, transparent": {
-        "sublayers": ("average_attention", "cross_attention", "feed_forward"),
-        "bridge": "transparent",
-    },
-    "admin": {"encoder": "admin", "decoder": "admin"},
-    "dlcl, transparent": {"combinations": ("dlcl", "mhc"), "bridge": "transparent"},
+    "relative": {"positions": {"type": "relative", "clip": 2}, "bridge": "projection"},
+    "transparent": {"sublayers": AVERAGE, "bridge": "transparent"},
+    "admin, mhc": {"encoder": "admin", "combinations": ("dlcl", "mhc"), "bridge": "transparent"},
     "streams, queries": {"combinations": ("hyper_connections", "attention_residuals")},
     "denseformer": {"combinations": ({"type": "denseformer", "period": 3}, "denseformer")},
-    "projection": {"bridge": "projection"},
 }
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("choice", MODELS.values(), ids=MODELS)
-def test_each_layer_equals_its_source(grown: Callable, strategy: Any, choice: dict) -> None:
+def test_each_layer_equals_its_source(grown, strategy, choice):
     old, new = grown((2, 4), strategy, **choice)
     for side in ("encoder", "decoder"):
         before, after = getattr(old, side), getattr(new, side)
@@ -109,17 +88,17 @@ def test_each_layer_equals_its_source(grown: Callable, strategy: Any, choice: di
     assert new(SOURCE, TARGET).isfinite().all()
 
 
-def test_layers_that_do_nothing_yet_change_nothing(grown: Callable) -> None:
+def test_layers_that_do_nothing_yet_change_nothing(grown):
     # New ReZero layers start as the identity: the grown model is the old function.
     old, new = grown((2, 5), "random", encoder="rezero", decoder="rezero")
     assert_close(new(SOURCE, TARGET), old(SOURCE, TARGET), rtol=0, atol=1e-12)
 
 
-def rows(model: Transformer, side: str = "encoder") -> Tensor:
+def rows(model, side="encoder"):
     return getattr(model, side).combination.weight[..., 0]
 
 
-def test_grown_dlcl_keeps_its_rows_and_averages_above(grown: Callable) -> None:
+def test_grown_dlcl_keeps_its_rows_and_averages_above(grown):
     old, new = grown((2, 4), "copy_top_group", **MODELS["dlcl"])
     for side in ("encoder", "decoder"):
         before, after = rows(old, side), rows(new, side)
@@ -135,7 +114,7 @@ def test_grown_dlcl_keeps_its_rows_and_averages_above(grown: Callable) -> None:
         assert norms[1] == [norms[0][0], norms[0][1], norms[0][0], norms[0][1]]
 
 
-def test_interpolated_dlcl_reads_what_it_read(grown: Callable) -> None:
+def test_interpolated_dlcl_reads_what_it_read(grown):
     old, new = grown((2, 4), "interpolate", **MODELS["dlcl"])
     before, after = rows(old), rows(new)
     # Layers 0 and 2 are the old ones; y_1 is entry 1 of both, y_2 of the old is entry 3.
@@ -146,7 +125,7 @@ def test_interpolated_dlcl_reads_what_it_read(grown: Callable) -> None:
     assert_close(after[4], torch.full((5,), 1 / 5).double())
 
 
-def test_grown_sparse_blocks_keep_their_rows(grown: Callable) -> None:
+def test_grown_sparse_blocks_keep_their_rows(grown):
     old, new = grown((4, 6), "copy_top_group", **MODELS["sparse"])
     before, after = rows(old), rows(new)
     assert before.shape == (3, 3)
@@ -157,7 +136,7 @@ def test_grown_sparse_blocks_keep_their_rows(grown: Callable) -> None:
     assert norms[1] == [*norms[0], norms[0][1]]
 
 
-def test_norms_after_the_sum_are_carried_over_with_their_rows(grown: Callable) -> None:
+def test_norms_after_the_sum_are_carried_over_with_their_rows(grown):
     old, new = grown((2, 3), "copy_top_layer", **MODELS["dlcl post"])
     before, after = (
         [norm.bias.tolist() for norm in model.encoder.combination.norms] for model in (old, new)
@@ -166,14 +145,14 @@ def test_norms_after_the_sum_are_carried_over_with_their_rows(grown: Callable) -
     assert after == [*before, before[1]]
 
 
-def test_copies_share_their_sources_weight_in_transparent_attention(grown: Callable) -> None:
-    old, new = grown((2, 3), "copy_top_layer", **MODELS["average, transparent"])
+def test_copies_share_their_sources_weight_in_transparent_attention(grown):
+    old, new = grown((2, 3), "copy_top_layer", **MODELS["transparent"])
     weight = old.bridge.weight
     expected = torch.cat((weight, weight[:, 2:]), dim=1)
     assert torch.equal(new.bridge.weight, torch.cat((expected, expected[1:])))
 
 
-def test_encoder_and_decoder_grow_by_maps_of_their_own(grown: Callable) -> None:
+def test_encoder_and_decoder_grow_by_maps_of_their_own(grown):
     old, new = grown((2, 4), "stack_all", "interpolate")
     for side, sources in (("encoder", [0, 1, 0, 1]), ("decoder", [0, 0, 1, 1])):
         for layer, source in zip(getattr(new, side), sources, strict=True):

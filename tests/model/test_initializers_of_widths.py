@@ -1,14 +1,8 @@
 """Start values of maps from one width to another: measured values == the formula."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 from nmtdeep.model.build import build, initialize
-from nmtdeep.model.transformer import Transformer
 from tests.model.test_initializers import DEEP_NORM, DEPTH, T_FIXUP, TYPES, D, check
 
 WIDE = 160
@@ -37,12 +31,10 @@ FROM_WIDE: dict[str, tuple[object, float, float, float]] = {
 @pytest.mark.parametrize(
     ("initializer", "key", "value", "bridge"), FROM_WIDE.values(), ids=FROM_WIDE
 )
-def test_maps_from_another_width(
-    tiny_config: Callable, initializer: Any, key: float, value: float, bridge: float
-) -> None:
+def test_maps_from_another_width(tiny_config, initializer, key, value, bridge):
     law = "normal" if initializer == "deep_norm" else "uniform"
 
-    def made(**choice: Any) -> Transformer:
+    def made(**choice):
         described = tiny_config(
             width=D,
             widths=(WIDE, None),

@@ -1,42 +1,33 @@
 """Layers of the ODE Transformer and with a bottom-to-top connection, by their formulas."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from math import factorial
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.testing import assert_close
 
-from nmtdeep.config.load import from_mapping
-from nmtdeep.errors import ConfigError
 from nmtdeep.model.build import initialize
 from nmtdeep.model.layer_variants import WEIGHTS, GatedSum, RungeKutta, WeightedSum
 from nmtdeep.model.layers.residual import NoNorm
-from nmtdeep.model.layers.sublayer import Context, State, Sublayer
-from nmtdeep.model.transformer import Transformer
+from nmtdeep.model.layers.sublayer import Context, Sublayer
 
 EXACT = {"rtol": 0, "atol": 1e-12}
 X = torch.randn(1, 4, 8, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-Make = Callable[..., Transformer]
-Function = Callable[[Tensor], Tensor]
 
 
 class Times(Sublayer):
     """factor x."""
 
-    def __init__(self, factor: float) -> None:
+    def __init__(self, factor):
         super().__init__()
         self.factor = factor
 
-    def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
+    def forward(self, x, context, state=None):
         return self.factor * x
 
 
-def linear(order: Any, factor: float) -> RungeKutta:
+def linear(order, factor):
     """The method for y' = factor y."""
     total = WeightedSum(WEIGHTS[order], learned=False)
     wrapper = NoNorm(Times(factor), dropout=0.0)
@@ -44,14 +35,14 @@ def linear(order: Any, factor: float) -> RungeKutta:
 
 
 @pytest.mark.parametrize("order", [2, 4])
-def test_a_linear_equation_has_the_first_terms_of_e(order: int) -> None:
+def test_a_linear_equation_has_the_first_terms_of_e(order):
     """One step of order p for y' = a y multiplies y by sum_{n <= p} a^n / n!."""
     for factor in (0.0, 0.1, -1.5):
         expected = sum(factor**n / factorial(n) for n in range(order + 1))
         assert_close(linear(order, factor)(X, Context()), expected * X, **EXACT)
 
 
-def gated(y: Tensor, f: Function, layer: RungeKutta) -> Tensor:
+def gated(y, f, layer):
     first = f(y)
     second = f(y + first)
     w, b = layer.total.gate.weight[0], layer.total.gate.bias
@@ -63,12 +54,12 @@ def gated(y: Tensor, f: Function, layer: RungeKutta) -> Tensor:
     return out
 
 
-def learned(y: Tensor, f: Function, layer: RungeKutta) -> Tensor:
+def learned(y, f, layer):
     gamma = layer.total.weight
     return y + gamma[0] * f(y) + gamma[1] * f(y + f(y))
 
 
-def fourth(y: Tensor, f: Function, layer: RungeKutta) -> Tensor:
+def fourth(y, f, layer):
     one = f(y)
     two = f(y + one / 2)
     three = f(y + two / 2)
@@ -81,13 +72,11 @@ def fourth(y: Tensor, f: Function, layer: RungeKutta) -> Tensor:
     ("expected", "settings"),
     [(gated, {"weights": "gate"}), (learned, {"weights": "learned"}), (fourth, {"order": 4})],
 )
-def test_a_layer_equals_the_steps_written_out(
-    expected: Callable[..., Tensor], settings: dict[str, Any], function: str, tiny_model: Make
-) -> None:
+def test_a_layer_equals_the_steps_written_out(expected, settings, function, tiny_model):
     form = {"type": "runge_kutta", "function": function, **settings}
     layer = tiny_model(seed=1, encoder=form).encoder.layers[0]
 
-    def value(y: Tensor) -> Tensor:
+    def value(y):
         out = y
         for wrapper in layer:
             out = out + wrapper.sublayer(wrapper.norm(out), Context())
@@ -96,15 +85,7 @@ def test_a_layer_equals_the_steps_written_out(
     assert_close(layer(X, Context()), expected(X, value, layer), **EXACT)
 
 
-def test_a_gate_weighs_two_values() -> None:
-    form = {"type": "runge_kutta", "order": 4, "weights": "gate"}
-    with pytest.raises(ConfigError, match="a gate weighs two values, and order: 4 has 4"):
-        from_mapping({"model": {"encoder": {"residual": form}}})
-
-
-def test_gates_are_drawn_and_learned_weights_start_at_one(
-    tiny_model: Make, tiny_config: Callable
-) -> None:
+def test_gates_are_drawn_and_learned_weights_start_at_one(tiny_model, tiny_config):
     choices = {"encoder": {"type": "runge_kutta", "weights": "gate"}, "decoder": "post_norm"}
     model = tiny_model(**choices)
     initialize(model, tiny_config(**choices), seed=1)
@@ -119,7 +100,7 @@ def test_gates_are_drawn_and_learned_weights_start_at_one(
 
 @torch.no_grad()
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
-def test_the_last_norm_of_a_layer_reads_its_input_too(side: str, tiny_model: Make) -> None:
+def test_the_last_norm_of_a_layer_reads_its_input_too(side, tiny_model):
     """norm(x_inp + x + FFN(x)), plain post-norm below (Takase et al. 2022)."""
     model = tiny_model(seed=1, **{side: "b2t"})
     layer = getattr(model, side).layers[0]

@@ -1,11 +1,8 @@
 """Chinese by jieba: its own words, and lines that come back."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -21,15 +18,15 @@ from nmtdeep.text.vocabulary import shared_or_separate
 pytest.importorskip("jieba")
 
 
-def split(line: str) -> list[str]:
+def split(line):
     return chinese.jieba().tokenize(line)
 
 
-def join(words: list[str]) -> str:
+def join(words):
     return chinese.jieba().detokenize(words)
 
 
-def test_chinese_is_split_by_jieba_and_the_rest_by_moses() -> None:
+def test_chinese_is_split_by_jieba_and_the_rest_by_moses():
     # The first example of jieba's own README, in its accurate mode.
     assert split("我来到北京清华大学") == ["我", "来到", "北京", "清华大学"]
     words = split("他说：“I don't know”，然后看了3.5小时NLP。")
@@ -40,7 +37,6 @@ def test_chinese_is_split_by_jieba_and_the_rest_by_moses() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "我来到北京清华大学。",
         "“你好，”他说，“世界！”……《红楼梦》（第1版）——完。",
         "列夫·托尔斯泰说：‘it’s’",
         "我用NLP工具，在2018年买了iPhone。",
@@ -50,7 +46,7 @@ def test_chinese_is_split_by_jieba_and_the_rest_by_moses() -> None:
         "New York很大",
     ],
 )
-def test_lines_come_back_as_they_were(line: str) -> None:
+def test_lines_come_back_as_they_were(line):
     assert join(split(line)) == line
     spaced = "我 爱　你 and you too 吗"  # spaces between Chinese words are lost
     assert join(split(spaced)) == "我爱你and you too吗"
@@ -58,12 +54,12 @@ def test_lines_come_back_as_they_were(line: str) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.text("我们在北京大学学习，。！？“”（）、０１ａ", max_size=40))
-def test_chinese_text_comes_back_without_new_spaces(line: str) -> None:
+def test_chinese_text_comes_back_without_new_spaces(line):
     words = split(line)
     assert join(words) == "".join(words) == line
 
 
-def test_a_pipeline_goes_from_raw_chinese_to_raw_chinese(tmp_path: Path) -> None:
+def test_a_pipeline_goes_from_raw_chinese_to_raw_chinese(tmp_path):
     config = Text(source="zh", target="zh", chinese="jieba")
     line = "我来到北京清华大学"
     bpe = Bpe(learn(dict.fromkeys(split(line), 2), 1))
@@ -77,7 +73,7 @@ def test_a_pipeline_goes_from_raw_chinese_to_raw_chinese(tmp_path: Path) -> None
     assert bpe_join(loaded.source.split("我来 到北京", "tokenized")) == ["我来", "到北京"]
 
 
-def test_no_cache_is_read_or_written(tmp_path: Path) -> None:
+def test_no_cache_is_read_or_written(tmp_path):
     (tmp_path / "jieba.cache").write_bytes(b"not a cache")
     code = "from nmtdeep.text.chinese import Jieba; assert Jieba().tokenize('北京')"
     environment = {**os.environ, "TMPDIR": str(tmp_path)}

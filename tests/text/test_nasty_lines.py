@@ -1,7 +1,5 @@
 """Unusual lines: any line becomes ids, in time that grows linearly with its length."""
 
-from __future__ import annotations
-
 import time
 
 import pytest
@@ -15,43 +13,31 @@ from nmtdeep.text.vocabulary import EOS
 
 from .test_pipeline import pipeline
 
-LONG = 100_000
+LONG = 30_000
 LINES = {
     "a word": "x",
     "words": "a cat ",
     "combining marks": "\u0301\u0308",
     "right to left": "שלום \u202e",
     "emoji": "👩\u200d👩\u200d👧 ",
-    "NUL": "\0",
-    "lone surrogates": "\udcff\ud800 ",
+    "lone surrogates": "\udcff\ud800 \0",
     "line separators": "a\u2028\u2029\x85",
-    "byte order marks": "\ufeff",
     "quotes": "\"' ",
     # Stops took the square of their number, and words with stops milliseconds each.
     "stops": ".",
     "words with stops": "a.b. ",
     # Beginnings of what is protected, each of which might be searched to the end of the line.
-    "tags": "<a ",
     "tags of one word": "<a",
-    "attributes": " a=b",
     "open values": '<a b="',
     "spaces after a tag": "<a" + " " * LONG,
     "attributes after a tag": "<a" + " b=c d" * LONG,
     "placeholders": "%(",
-    "braces": "{",
     "braces with a space": "{ a ",
-    "percent signs": "%",
     "flags of a placeholder": "%-0",
-    "URLs": "http://",
     "URLs that end nowhere": "x://....",
     "schemes": "a+.-",
     "addresses": "a@b.",
-    "ends of addresses": "a@",
-    "dots and letters": "a.b",
     "entities": "&#1",
-    "names of entities": "&amp",
-    "underscores": "_",
-    "hashes": "#",
     "marks of one sign": "!!!!\u0301",
     "joiners": "\u200d!",
     "flags": "🇩",
@@ -71,8 +57,8 @@ def test_a_long_line_of_anything_becomes_ids_and_one_line(language, piece):
     ids = pipeline.target.encode(line)
     assert ids.index(EOS) == len(ids) - 1
     assert "\n" not in pipeline.target.join(pipeline.target.vocabulary.words(ids))
-    # Half a second; the square of the length, or a millisecond a word, would be a minute at least.
-    assert time.process_time() - start < 20
+    # A fifth of a second; the square of the length, or a millisecond a word, would be 5 at least.
+    assert time.process_time() - start < 3
 
 
 @given(st.text('.."" <a\n', max_size=30))

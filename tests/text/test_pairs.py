@@ -1,7 +1,5 @@
 """Parallel text in every form is the same pairs; every broken line is named."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
@@ -16,7 +14,7 @@ LANGUAGES = ("en", "pt-BR")
 PAIRS = [("A cat.", "Um gato."), ("", "b"), ("a\u2028b", 'c "d" \\'), ("x\x85y", "猫")]
 
 
-def packed(content: bytes, ending: str) -> bytes:
+def packed(content, ending):
     if ending == ".zst":
         return pytest.importorskip("backports.zstd").compress(content)
     return gzip.compress(content) if ending == ".gz" else content
@@ -24,22 +22,16 @@ def packed(content: bytes, ending: str) -> bytes:
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
 def test_forms_of_the_same_pairs(tmp_path, ending):
+    def jsonl(record):
+        return "".join(json.dumps(record(*pair), ensure_ascii=False) + "\n" for pair in PAIRS)
+
     texts = {
         "two.en": "".join(f"{source}\n" for source, _ in PAIRS),
         "two.pt-BR": "".join(f"{target}\n" for _, target in PAIRS),
         "tab.tsv": "".join(f"{source}\t{target}\r\n" for source, target in PAIRS),
-        "by-language.jsonl": "".join(
-            json.dumps({"pt-BR": target, "en": source, "score": 1}) + "\n"
-            for source, target in PAIRS
-        ),
-        "by-side.jsonl": "".join(
-            json.dumps({"source": source, "target": target}, ensure_ascii=False) + "\n"
-            for source, target in PAIRS
-        ),
-        "nested.jsonl": "".join(
-            json.dumps({"id": 7, "translation": dict(zip(LANGUAGES, pair, strict=True))}) + "\n"
-            for pair in PAIRS
-        ),
+        "by-language.jsonl": jsonl(lambda a, b: {"pt-BR": b, "en": a, "score": 1}),
+        "by-side.jsonl": jsonl(lambda a, b: {"source": a, "target": b}),
+        "nested.jsonl": jsonl(lambda a, b: {"id": 7, "translation": {"en": a, "pt-BR": b}}),
     }
     for name, text in texts.items():
         (tmp_path / f"{name}{ending}").write_bytes(packed(text.encode(), ending))

@@ -19,7 +19,7 @@ LINES = [
 ]
 
 
-def pipeline(**settings) -> TextPipeline:
+def pipeline(**settings):
     config = Text(**{"normalize": False, "bpe": {"type": "joint", "merges": 60}, **settings})
     counts = [
         Counter(word for line in LINES for word in words_of(line, config, language, config.input))

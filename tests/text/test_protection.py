@@ -6,8 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nmtdeep.config.load import load_recipe, read_config, resolve
-from nmtdeep.config.names import recipe_files
+from nmtdeep.config.load import read_config, resolve
 from nmtdeep.config.text import Text
 from nmtdeep.text.pipeline import TextPipeline, words_of
 from nmtdeep.text.protection import LETTER, Protected
@@ -17,7 +16,7 @@ from nmtdeep.text.vocabulary import Vocabulary
 ORIGINAL = {"type": "moses_bpe", "rules": "original"}
 
 
-def back(language: str, line: str) -> str:
+def back(language, line):
     tokenizer = Protected(moses(language))
     return tokenizer.detokenize(tokenizer.tokenize(line))
 
@@ -109,9 +108,9 @@ pieces = st.sampled_from(
 @settings(deadline=None)
 @given(st.lists(pieces | st.just(" ")).map("".join) | st.text())
 @example("<a b='c d'")
-@pytest.mark.parametrize("language", ["en", "de", "fr", "cs", "zh"])
+@pytest.mark.parametrize("language", ["en", "fr", "cs"])
 def test_no_character_is_lost_and_order_stays(language, line):
-    def visible(text: str) -> str:
+    def visible(text):
         return "".join(each for each in text if not each.isspace() and each >= " ")
 
     tokenizer = Protected(moses(language))
@@ -191,16 +190,3 @@ def test_a_stored_recipe_keeps_its_rules(tmp_path, tokenizer):
         assert resolve(name, text=made).recipe.text.tokenizer.rules == "original"
     more = ["text.tokenizer.rules=protected"]
     assert resolve(path, more, text=made).recipe.text.tokenizer.rules == "protected"
-
-
-PAPERS = ("wang-2019/", "xu-2020/", "li-2020/", "zhang-2019/", "multi30k-en-de", "methods/r-drop")
-NEW = ("deep-small", "deep-base", "deep-large", "demo", "multi30k-en-de-deep")
-
-
-def test_published_rows_have_the_original_rules():
-    for name in sorted(recipe_files()):
-        recipe = load_recipe(name)
-        if recipe.reference.scores or (name.startswith(PAPERS) and name not in NEW):
-            assert recipe.text.tokenizer.rules == "original", name
-        if name in NEW:
-            assert recipe.text.tokenizer.rules == "protected", name

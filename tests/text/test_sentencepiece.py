@@ -27,7 +27,7 @@ NFKC = learn(LINES, Config(size=400, byte_fallback=False), normalize=True)
 SECTION = {"tokenizer": {"type": "sentencepiece", "size": 400}, "normalize": False}
 
 
-def pipeline(model: SentencePiece = EXACT, **more) -> TextPipeline:
+def pipeline(model=EXACT, **more):
     config = Text.model_validate(SECTION | more)
     vocabulary = Vocabulary.of_pieces(model.pieces, {}, config.vocabulary)
     return TextPipeline.of(config, (model, model), (vocabulary, vocabulary))
@@ -124,44 +124,36 @@ def test_a_saved_pipeline_loads_equal(tmp_path, sharing):
 
 
 def test_strange_pieces_get_no_id():
-    """A model from elsewhere may have pieces that no line of our files can hold."""
-    out = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(LINES),
-        model_writer=out,
-        vocab_size=300,
-        user_defined_symbols=["<pad>", "a\nb", "<filler0>", "\u3000"],
-        minloglevel=2,
-    )
-    model = SentencePiece(out.getvalue())
-    config = Text.model_validate(SECTION)
-    vocabulary = Vocabulary.of_pieces(model.pieces, {}, config.vocabulary)
+    """Pieces that no line of our files can hold, and a model of characters."""
+    strange = ["<pad>", "a\nb", "<filler0>", "\u3000"]
+    model = trained(vocab_size=300, user_defined_symbols=strange)
+    vocabulary = Vocabulary.of_pieces(model.pieces, {}, Text.model_validate(SECTION).vocabulary)
     assert vocabulary.tokens[:4] == ("<pad>", "</s>", "<unk>", "\u3000")
     assert len(vocabulary) % 8 == 0
     assert vocabulary.ids(["<pad>", "a\nb"]) == [UNK, UNK]
+    with pytest.raises(DataError, match=r"^any: "):
+        _ = trained(model_type="char", vocab_size=40, hard_vocab_limit=False).settings
 
 
-@pytest.fixture(scope="module")
-def separators(tmp_path_factory) -> SentencePiece:
-    """A model whose normalizer writes a line break, a tab and a return for letters."""
-    rules, out = tmp_path_factory.mktemp("rules") / "rules.tsv", io.BytesIO()
-    rules.write_text("71\t0A\n7A\t09 62\n78\t0D\n")
+def trained(*more, **settings):
+    """A model from elsewhere."""
+    out = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter([*LINES, "quiz next queue zoo fox"]),
-        model_writer=out,
-        vocab_size=300,
-        normalization_rule_tsv=str(rules),
-        hard_vocab_limit=False,
-        minloglevel=2,
+        sentence_iterator=iter([*LINES, *more]), model_writer=out, minloglevel=2, **settings
     )
-    return SentencePiece(out.getvalue())
+    return SentencePiece(out.getvalue(), "any")
 
 
-def test_a_normalizer_cannot_break_lines_and_columns(separators):
-    theirs = sentencepiece.SentencePieceProcessor(model_proto=separators.content)
+def test_a_normalizer_cannot_break_lines_and_columns(tmp_path):
+    """One that writes a line break, a tab and a return for letters."""
+    (tmp_path / "rules.tsv").write_text("71\t0A\n7A\t09 62\n78\t0D\n")
+    how = {"vocab_size": 300, "hard_vocab_limit": False}
+    words = "quiz next queue zoo fox"
+    model = trained(words, normalization_rule_tsv=str(tmp_path / "rules.tsv"), **how)
+    theirs = sentencepiece.SentencePieceProcessor(model_proto=model.content)
     assert "".join(theirs.encode("quiz", out_type=str)) == "▁\nui\tb"
-    assert "".join(separators.split("quiz")) == "▁▁ui▁b"
-    side = pipeline(separators).source
+    assert "".join(model.split("quiz")) == "▁▁ui▁b"
+    side = pipeline(model).source
     assert side.join(["▁a", "\n", "\t", "b"]) == "a  b"
     line = "quiz x queue"
     assert side.split(" ".join(side.split(line)), "bpe") == side.split(line)
@@ -172,20 +164,6 @@ def test_a_model_tells_its_settings(kind, bytes_):
     config = Config(model=kind, size=350, byte_fallback=bytes_)
     settings = learn(LINES, config, normalize=False).settings
     assert Config.model_validate(settings) == config
-
-
-def test_models_of_characters_are_refused():
-    out = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(LINES),
-        model_writer=out,
-        model_type="char",
-        vocab_size=40,
-        minloglevel=2,
-        hard_vocab_limit=False,
-    )
-    with pytest.raises(DataError, match=r"^any: "):
-        SentencePiece(out.getvalue(), "any").settings  # noqa: B018
 
 
 def test_a_file_that_is_not_a_model_is_refused_by_name(tmp_path):

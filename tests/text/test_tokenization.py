@@ -19,12 +19,16 @@ def test_multi30k_is_tokenized_as_its_authors_did(language, split, multi30k):
 
 
 @pytest.mark.parametrize("language", ["en", "de", "fr", "cs", "fi", "zh"])
-@pytest.mark.parametrize(
-    "line",
-    ["„So.“", 'Er sagte "Ja." Und ging', "a ( b ) : c ; 5 %", "5\xa0000 «x» ’em", "`a' ''b''", ""],
-)
-def test_normalizing_equals_that_of_the_library(language, line):
-    assert Moses(language).normalize(line) == MosesPunctNormalizer(language).normalize(line + "\n")
+def test_normalizing_equals_that_of_the_library(language):
+    for line in (
+        "„So.“",
+        'Er sagte "Ja." Und',
+        "a ( b ) : c ; 5 %",
+        "5\xa0000 «x» ’em",
+        "`a' ''b''",
+    ):
+        expected = MosesPunctNormalizer(language).normalize(line + "\n")
+        assert Moses(language).normalize(line) == expected
 
 
 def test_nothing_is_escaped():

@@ -1,7 +1,5 @@
 """Calls a function in several ranks on this machine, for tests."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 from functools import partial

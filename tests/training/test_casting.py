@@ -27,20 +27,16 @@ def test_casts_and_their_gradients_are_those_of_torch():
 def test_the_loss_and_all_gradients_are_those_of_the_model(tiny_model, tiny_run, compiled):
     types, found = len(tiny_run.pipeline.source.vocabulary), []
     batch = read_batch(tiny_run.data.corpus("train"), np.arange(12))
+    loss = partial(batch_loss, smoothing=0.1, dtype=torch.float64)
     for casts in (False, True):
-        model = tiny_model(
-            types=types, sublayers=["self_attention", "cross_attention", "feed_forward"]
-        )
-        model.train()
+        model = tiny_model(types=types, depth=1).train()
         if compiled and casts:
-            model.compile_layers(backend="aot_eager")
-        loss = partial(batch_loss, smoothing=0.1, dtype=torch.float64)
+            model.compile_layers(backend="eager")
         cast = CastLoss(model, loss, torch.float64)
         sums = cast.loss(batch) if casts else loss(model, batch)
         sums.smoothed.backward()
-        found.append(
-            (sums.smoothed.detach(), {n: each.grad for n, each in model.named_parameters()})
-        )
+        gradients = {name: each.grad for name, each in model.named_parameters()}
+        found.append((sums.smoothed.detach(), gradients))
     assert_close(found[1], found[0], rtol=1e-12, atol=1e-12)
     maps = {
         f"model.{name}.{part}"

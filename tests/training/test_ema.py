@@ -1,32 +1,23 @@
 """The moving average of weights: a loop over updates, resumed, grown, validated."""
 
-from __future__ import annotations
-
-import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor
 from torch.testing import assert_close
 
 from nmtdeep import checkpoint
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.ema import MovingAverage
-from nmtdeep.training.loop import train
 from nmtdeep.training.setup import Setup
 from nmtdeep.training.trainer import Trainer, initialized_model
 from nmtdeep.training.validation import corpus_loss
+from training.tiny import equal, records, trained
 
 DECAY = 0.6  # more than d of the first four updates, less than that of the others
 D = [2 / 11, 3 / 12, 4 / 13, 5 / 14, 6 / 15, 7 / 16, 8 / 17, 9 / 18, 10 / 19, 11 / 20, 12 / 21]
 D += [13 / 22, DECAY, DECAY]
 
 
-def test_the_average_equals_a_loop_over_updates(tiny_model: Callable[..., Transformer]) -> None:
+def test_the_average_equals_a_loop_over_updates(tiny_model):
     model = tiny_model()
     average = MovingAverage(model, DECAY)
     expected = {name: value.clone() for name, value in checkpoint.weights(model).items()}
@@ -41,29 +32,24 @@ def test_the_average_equals_a_loop_over_updates(tiny_model: Callable[..., Transf
 
 
 @pytest.fixture(scope="module")
-def trained(tiny_run: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """`trained("run", 6, ema=0.6)`: a run of 6 updates with every checkpoint; it is resumed."""
+def run(tiny_run, tmp_path_factory):
+    """`run("name", 6, ema=0.6)`: a training of 6 updates with every checkpoint; it is resumed."""
     root = tmp_path_factory.mktemp("runs")
+    settings = {
+        "batches": {"tokens_per_update": 400, "group_tokens": 200},
+        "schedule": {"type": "inverse_square_root", "lr": 0.01, "warmup_updates": 2},
+        "validation": {"every": 3, "bleu": False, "best_by": "loss"},
+        "checkpoints": {"every": 1, "keep_last": 20},
+        "precision": "fp32",
+    }
 
-    def run(name: str, updates: int, **training: Any) -> Path:
-        training = {
-            "max_updates": updates,
-            "batches": {"tokens_per_update": 400, "group_tokens": 200},
-            "schedule": {"type": "inverse_square_root", "lr": 0.01, "warmup_updates": 2},
-            "validation": {"every": 3, "bleu": False, "best_by": "loss"},
-            "checkpoints": {"every": 1, "keep_last": 20},
-            "precision": "fp32",
-            **training,
-        }
-        recipe = Recipe.model_validate({**tiny_run.recipe.model_dump(), "training": training})
-        out = root / name
-        assert train(recipe, data=tiny_run.data.path, out=out, device="cpu", quiet=True) == 0
-        return out
+    def train_to(name, updates, **more):
+        return trained(tiny_run, root / name, max_updates=updates, **settings, **more)
 
-    return run
+    return train_to
 
 
-def read(run: Path, update: int) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]:
+def read(run, update):
     """Weights of a checkpoint; moments; and the latest weights, where they are others."""
     path = run / f"checkpoint_{update}"
     weights, moments = (
@@ -73,15 +59,8 @@ def read(run: Path, update: int) -> tuple[dict[str, Tensor], dict[str, Tensor], 
     return weights, moments, {name.removeprefix("weight/"): moments.pop(name) for name in names}
 
 
-def assert_same(some: dict[str, Tensor], others: dict[str, Tensor]) -> None:
-    assert some.keys() == others.keys()
-    assert all(torch.equal(value, others[name]) for name, value in some.items())
-
-
-def test_checkpoints_hold_the_average_and_training_goes_on_from_the_latest_weights(
-    trained: Callable[..., Path], tiny_run: Any
-) -> None:
-    averaged, plain = trained("averaged", 6, ema=DECAY), trained("plain", 6)
+def test_checkpoints_hold_the_average_and_training_goes_on_from_the_latest_weights(run, tiny_run):
+    averaged, plain = run("averaged", 6, ema=DECAY), run("plain", 6)
     recipe = checkpoint.load(plain).recipe
     expected = checkpoint.weights(initialized_model(Setup(recipe, tiny_run.data)))
     for update, d in enumerate(D[:6], start=1):
@@ -89,44 +68,35 @@ def test_checkpoints_hold_the_average_and_training_goes_on_from_the_latest_weigh
         expected = {name: d * expected[name] + (1 - d) * latest[name] for name in expected}
         weights, others, kept = read(averaged, update)
         assert_close(weights, expected, rtol=0, atol=1e-6)
-        assert_same(kept, latest)
-        assert_same(others, moments)
+        assert equal(kept, latest) and equal(others, moments)
+    valid = tiny_run.data.corpus("valid")
+    setup = Setup(recipe, tiny_run.data)
+    loaded = checkpoint.load(averaged / "checkpoint_3")
+    record = records(averaged, "validation")[0]
+    _, nll = corpus_loss(loaded.model, valid, setup)
+    assert record["valid_nll"] == pytest.approx(nll, rel=1e-6), "the average is validated"
+    checkpoint.load_weights(loaded.model, read(averaged, 3)[2], averaged)
+    assert abs(corpus_loss(loaded.model, valid, setup)[1] - nll) > 1e-4
 
 
-def test_a_resumed_run_equals_the_uninterrupted_one(trained: Callable[..., Path]) -> None:
-    whole = trained("whole", 6, ema=DECAY)
-    trained("resumed", 2, ema=DECAY)
-    resumed = trained("resumed", 6, ema=DECAY)
-    for before, after in zip(read(whole, 6), read(resumed, 6), strict=True):
-        assert_same(before, after)
+def test_a_resumed_run_equals_the_uninterrupted_one(run):
+    run("resumed", 2, ema=DECAY)
+    resumed = run("resumed", 6, ema=DECAY)
+    assert all(map(equal, read(run("averaged", 6, ema=DECAY), 6), read(resumed, 6)))
 
 
-def test_an_average_may_end_and_begin_in_a_run(trained: Callable[..., Path]) -> None:
-    trained("changed", 2, ema=DECAY)
-    trained("changed", 4)
-    changed, plain = trained("changed", 5, ema=DECAY), trained("throughout", 5)
+def test_an_average_may_end_and_begin_in_a_run(run):
+    run("changed", 2, ema=DECAY)
+    run("changed", 4)
+    changed, plain = run("changed", 5, ema=DECAY), run("plain", 6)
     (start, moments, none), (latest, *_) = read(changed, 4), read(plain, 5)
-    assert_same(start, read(plain, 4)[0])
+    assert equal(start, read(plain, 4)[0])
     assert moments and not none
     expected = {name: D[4] * start[name] + (1 - D[4]) * latest[name] for name in start}
     assert_close(read(changed, 5)[0], expected, rtol=0, atol=1e-6)
 
 
-def test_the_average_is_validated(trained: Callable[..., Path], tiny_run: Any) -> None:
-    run = trained("validated", 3, ema=DECAY)
-    records = map(json.loads, (run / "train.jsonl").read_text(encoding="utf-8").splitlines())
-    (record,) = (each for each in records if each["kind"] == "validation")
-    loaded = checkpoint.load(run / "checkpoint_3")
-    valid = tiny_run.data.corpus("valid")
-    setup = Setup(loaded.recipe.with_training(precision="fp32"), tiny_run.data)
-    _, nll = corpus_loss(loaded.model, valid, setup)
-    assert record["valid_nll"] == pytest.approx(nll, rel=1e-6)
-    checkpoint.load_weights(loaded.model, read(run, 3)[2], run)
-    _, other = corpus_loss(loaded.model, valid, setup)
-    assert abs(other - nll) > 1e-4
-
-
-def test_a_grown_model_begins_a_new_average(tiny_run: Any) -> None:
+def test_a_grown_model_begins_a_new_average(tiny_run):
     described = tiny_run.recipe.model_dump() | {"training": {"ema": DECAY}}
     trainer = Trainer(Setup(Recipe.model_validate(described), tiny_run.data))
     described["model"]["encoder"]["depth"] = 3

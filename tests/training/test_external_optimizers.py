@@ -1,22 +1,19 @@
 """Every optimizer of torch as one of another package: it keeps the promises, or it is refused."""
 
-from __future__ import annotations
-
 import inspect
 import math
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from installed import installed
 
 from nmtdeep import checkpoint
 from nmtdeep.config.optimizer import OptimizerVariant
 from nmtdeep.config.training import Training
 from nmtdeep.config.variant import find_variant
-from nmtdeep.data.batch import Batch, RankBatches
+from nmtdeep.data.batch import RankBatches
 from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.training.state import optimizer_tensors, restore_optimizer
 from nmtdeep.training.step import Step
@@ -82,9 +79,9 @@ CASES = [
         {},
         *([MORE[name]] if name in MORE else ()),
         *(
-            {**MORE.get(name, {}), key: True}
-            for key in ("fused", "foreach")
-            if key in inspect.signature(each).parameters
+            [{**MORE.get(name, {}), "fused": True}]
+            if "fused" in inspect.signature(each).parameters
+            else []
         ),
     )
 ]
@@ -93,32 +90,27 @@ LR = 0.01
 
 
 @pytest.fixture(autouse=True)
-def borrowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "borrowed-1.dist-info").mkdir()
-    (tmp_path / "borrowed.py").write_text(CODE)
-    (tmp_path / "borrowed-1.dist-info" / "METADATA").write_text("Name: borrowed\nVersion: 1\n")
-    points = "[nmtdeep.variants]\nborrowed.any = borrowed:Any_\n"
-    (tmp_path / "borrowed-1.dist-info" / "entry_points.txt").write_text(points)
-    monkeypatch.syspath_prepend(tmp_path)
+def borrowed(tmp_path, monkeypatch):
+    yield from installed("borrowed", CODE, {"borrowed.any": "Any_"}, tmp_path, monkeypatch)
 
 
 class Run:
     """A model in training, some of whose updates have gradients that are not finite."""
 
-    def __init__(self, model: Any, share: RankBatches, name: str, options: dict[str, Any]) -> None:
+    def __init__(self, model, share, name, options):
         section: Any = find_variant("borrowed.any", OptimizerVariant)
         optimizer = section(name=name, options=options)
         self.step = Step(model, Training().model_copy(update={"optimizer": optimizer}))
         self.share = share
 
-    def update(self, number: int, *, bad: bool = False) -> None:
+    def update(self, number, *, bad=False):
         table = self.step.model.output.weight
         hook = table.register_hook(lambda gradient: gradient * math.nan) if bad else None
         assert self.step.update(self.share, number, LR).skipped is bad
         if hook:
             hook.remove()
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self):
         """Weights and moments, as a checkpoint has them."""
         moments = optimizer_tensors(self.step.model, self.step.optimizer)
         return {
@@ -126,11 +118,11 @@ class Run:
             for name, tensor in (checkpoint.weights(self.step.model) | moments).items()
         }
 
-    def moments(self) -> dict[str, Tensor]:
+    def moments(self):
         return {name: each for name, each in self.tensors().items() if "/" in name}
 
 
-def equal(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
+def equal(first, second):
     """To the bit: 0.0 is not -0.0."""
     assert first.keys() == second.keys()
     return all(
@@ -141,42 +133,31 @@ def equal(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
 
 
 @pytest.fixture
-def start(
-    tiny_model: Callable[..., Any], make_batch: Callable[..., Batch]
-) -> Iterator[Callable[[str, dict[str, Any]], Run]]:
+def start(tiny_model, make_batch):
     share = RankBatches.single([make_batch(*SENTENCES)])
-    yield lambda name, options: Run(tiny_model(dtype=torch.float32), share, name, options)
+    return lambda name, options: Run(tiny_model(dtype=torch.float32), share, name, options)
 
 
 @pytest.mark.parametrize(("name", "options"), CASES, ids=str)
 @pytest.mark.parametrize("scaled", [False, True], ids=["", "scaled"])
-def test_bad_updates_change_nothing_and_training_resumes(
-    name: str,
-    options: dict[str, Any],
-    scaled: bool,
-    start: Callable[..., Run],
-    tiny_model: Callable[..., Any],
-) -> None:
-    weights = checkpoint.weights(tiny_model(dtype=torch.float32))
-    hurt, spared = start(name, options), start(name, options)
+def test_bad_updates_change_nothing_and_training_resumes(name, options, scaled, start):
+    hurt, spared, resumed = (start(name, options) for _ in range(3))
     fresh = hurt.tensors()  # Adagrad's state is there from the start
-    assert equal(checkpoint.weights(hurt.step.model), weights)
+    weights = checkpoint.weights(resumed.step.model).keys()
     if scaled:
         for run in (hurt, spared):
-            run.step.passes.scaler = torch.amp.GradScaler(
-                "cpu", init_scale=1.0, growth_interval=1000
-            )
+            scaler = torch.amp.GradScaler("cpu", init_scale=1.0, growth_interval=1000)
+            run.step.passes.scaler = scaler
     hurt.update(1, bad=True)
     assert equal(hurt.tensors(), fresh)
     for number in (2, 3):
         hurt.update(number)
         spared.update(number)
     before = hurt.tensors()
-    assert not equal({name: before[name] for name in weights}, weights)
+    assert not all(before[name].equal(fresh[name]) for name in weights)
     hurt.update(4, bad=True)
     assert equal(hurt.tensors(), before)
     assert equal(spared.tensors(), before)
-    resumed = start(name, options)
     restored = {name: before[name] for name in weights}
     checkpoint.load_weights(resumed.step.model, restored, Path("the test"))
     restore_optimizer(resumed.step.model, resumed.step.optimizer, hurt.moments())
@@ -189,20 +170,12 @@ def test_bad_updates_change_nothing_and_training_resumes(
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_train_is_refused_in_one_line(name: str, start: Callable[..., Run]) -> None:
-    with pytest.raises(UserError, match=REFUSED[name]) as caught:
+def test_what_cannot_train_is_refused_in_one_line(name, start):
+    with pytest.raises(UserError, match=rf"^training.optimizer: .*borrowed 1 .*{REFUSED[name]}"):
         start(name, {})
-    said = str(caught.value)
-    assert said.startswith("training.optimizer: borrowed.any of the package borrowed 1 cannot be")
-    assert "\n" not in said
 
 
-def test_every_optimizer_of_torch_is_tried() -> None:
-    assert {"SGD", "Adagrad", "Adam", "AdamW", "RMSprop", "NAdam", "RAdam"} <= CLASSES.keys()
-    assert {name for name, _ in CASES} | REFUSED.keys() >= CLASSES.keys()
-
-
-def test_moments_of_another_optimizer_are_refused(start: Callable[..., Run]) -> None:
+def test_moments_of_another_optimizer_are_refused(start):
     trained, other = start("Adam", {}), start("Adam", {"amsgrad": True})
     trained.update(1)
     with pytest.raises(CheckpointError, match="another model or optimizer"):

@@ -1,34 +1,24 @@
 """Gradient norms of outer layers, against autograd's gradients of each update."""
 
-from __future__ import annotations
-
-import json
 import math
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from nmtdeep.analysis.records import FIGURES, read_records
-from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.stages import Frozen
 from nmtdeep.config.training import Training
-from nmtdeep.data.batch import Batch, RankBatches
-from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.loop import train
+from nmtdeep.data.batch import RankBatches
 from nmtdeep.training.loss import batch_loss
 from nmtdeep.training.recorder import figures
 from nmtdeep.training.step import Step
 from nmtdeep.training.trainer import freeze
+from training.tiny import records, trained
 
 PLACES = {"encoder_first": 0, "encoder_last": 2, "decoder_first": 0, "decoder_last": 2}
 
 
-def test_norms_equal_those_of_autograd_and_are_averaged(
-    tiny_model: Callable[..., Transformer], make_batch: Callable[..., Batch]
-) -> None:
+def test_norms_equal_those_of_autograd_and_are_averaged(tiny_model, make_batch):
     batches = [make_batch([[5, 6, 7, 1]], [[9, 1]]), make_batch([[8, 1]], [[4, 5, 6, 1]])]
     # Clipping comes after the norms.
     settings = Training.model_validate({"record_gradients": True, "clip_norm": 0.01})
@@ -49,9 +39,7 @@ def test_norms_equal_those_of_autograd_and_are_averaged(
         assert record[f"gradient_norm_{name}"] == pytest.approx(value, rel=1e-10)
 
 
-def test_layers_that_are_not_trained_have_none(
-    tiny_model: Callable[..., Transformer], make_batch: Callable[..., Batch]
-) -> None:
+def test_layers_that_are_not_trained_have_none(tiny_model, make_batch):
     model = tiny_model()
     freeze(model, Frozen(encoder=1, decoder="all"))
     step = Step(model, Training(record_gradients=True))
@@ -59,20 +47,11 @@ def test_layers_that_are_not_trained_have_none(
     assert list(result.layer_norms) == ["encoder_last"]
 
 
-def test_records_have_them_if_the_recipe_says_so(tiny_run: Any, tmp_path: Path) -> None:
-    described = tiny_run.recipe.model_dump() | {
-        "training": {
-            "max_updates": 2,
-            "log_every": 2,
-            "record_gradients": True,
-            "validation": {"bleu": False, "best_by": "loss"},
-        }
-    }
-    run = tmp_path / "run"
-    recipe = Recipe.model_validate(described)
-    assert train(recipe, data=tiny_run.data.path, out=run, device="cpu", quiet=True) == 0
-    record = json.loads((run / "train.jsonl").read_text(encoding="utf-8").splitlines()[0])
+def test_records_have_them_if_the_recipe_says_so(tiny_run, tmp_path):
+    settings = {"log_every": 2, "record_gradients": True}
+    validation = {"bleu": False, "best_by": "loss"}
+    run = trained(tiny_run, tmp_path / "run", max_updates=2, validation=validation, **settings)
     names = {f"gradient_norm_{name}" for name in PLACES}
-    assert names <= record.keys() and all(record[name] > 0 for name in names)
+    assert all(records(run)[0][name] > 0 for name in names)
     points = read_records("run", run).points
     assert names <= FIGURES.keys() and names <= {point.figure for point in points}

@@ -1,7 +1,5 @@
 """Packed batches, without padding: the same updates as padded ones."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from model.choices import VARIANTS
@@ -11,6 +9,7 @@ from torch.testing import assert_close
 from nmtdeep.config.training import Training
 from nmtdeep.data.batch import RankBatches, read_batch
 from nmtdeep.data.batching import batches_of_update
+from nmtdeep.data.capacity import Capacity
 from nmtdeep.data.corpus import ParallelCorpus
 from nmtdeep.text.vocabulary import EOS
 from nmtdeep.training.step import Step
@@ -49,10 +48,13 @@ def test_a_row_has_the_ids_of_its_sentences(corpus):
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_gradients_are_those_of_padded_batches(tiny_model, corpus, name):
-    everything = np.arange(4)
-    expected = gradients(tiny_model(**VARIANTS[name]), [read_batch(corpus, everything)])
-    packed = read_batch(corpus, everything, packed=True)
-    assert_close(gradients(tiny_model(**VARIANTS[name]), [packed]), expected)
+    """Also of batches with padding behind the sentences, up to a capacity."""
+    every, capacity = np.arange(4), Capacity((30, 40), 9, (9, 9))
+    expected = gradients(tiny_model(**VARIANTS[name]), [read_batch(corpus, every)])
+    for filled in (None, capacity):
+        packed = read_batch(corpus, every, packed=True, capacity=filled)
+        assert packed.capacity == filled
+        assert_close(gradients(tiny_model(**VARIANTS[name]), [packed]), expected)
 
 
 def test_parts_of_a_row_have_its_gradients(tiny_model, corpus):

@@ -1,26 +1,19 @@
 """R-Drop against two explicit passes, with their divergences by torch's `kl_div`."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
-
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 from torch.testing import assert_close
 
 from nmtdeep.config.training import RDrop
-from nmtdeep.data.batch import Batch
 from nmtdeep.model.layers.dropout import Dropout
-from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.loss import LossOptions, batch_loss, fused_sums, smoothed_cross_entropy
 
 PAD, ALPHA, SMOOTHING = 0, 3.0, 0.1
 EXACT = {"rtol": 0, "atol": 1e-12}
 
 
-def both(first: Tensor, second: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+def both(first, second, targets):
     """Smoothed loss and nll of two passes' logits `(sentences, target, types)`, position by
     position: sums over both passes, as in the authors' release."""
     total, nll = torch.zeros(2, dtype=torch.float64)
@@ -37,7 +30,7 @@ def both(first: Tensor, second: Tensor, targets: Tensor) -> tuple[Tensor, Tensor
 
 
 @pytest.mark.parametrize(("chunk", "rows"), [(2048, 64), (2, 2), (6, 4), (8, 64)])
-def test_value_and_gradients_equal_those_of_torch(chunk: int, rows: int) -> None:
+def test_value_and_gradients_equal_those_of_torch(chunk, rows):
     targets = torch.tensor([[3, 6, 1, PAD], [2, 1, PAD, PAD], [5, 5, 4, 1]])
     hidden = torch.randn(2, 3, 4, 5, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(7, 5, dtype=torch.float64, requires_grad=True)
@@ -51,7 +44,7 @@ def test_value_and_gradients_equal_those_of_torch(chunk: int, rows: int) -> None
         assert_close(gradients, torch.autograd.grad(expected, (hidden, weight)), **EXACT)
 
 
-def test_the_fused_form_without_padding_gives_the_same() -> None:
+def test_the_fused_form_without_padding_gives_the_same():
     logits = torch.randn(6, 9, dtype=torch.float64, requires_grad=True)  # 3 pairs of neighbors
     targets = torch.tensor([2, 2, 8, 8, 1, 1])
     expected, nll = both(logits[0::2], logits[1::2], targets[0::2])
@@ -60,12 +53,12 @@ def test_the_fused_form_without_padding_gives_the_same() -> None:
 
 
 @pytest.fixture
-def passes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+def passes(monkeypatch):
     """The passes that each batch holds, one after the other; each has dropout masks of its own."""
     current = [0, 1]
 
-    def forward(self: Dropout, x: Tensor) -> Tensor:
-        def mask(number: int) -> Tensor:
+    def forward(self, x):
+        def mask(number):
             generator = torch.Generator().manual_seed(1000 * number + x[0].numel())
             return 2.0 * torch.rand(x[0].shape, generator=generator).round().to(x.dtype)
 
@@ -76,9 +69,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     yield current
 
 
-def test_a_batch_equals_two_passes_with_the_same_masks(
-    passes: list[int], tiny_model: Callable[..., Transformer], make_batch: Callable[..., Batch]
-) -> None:
+def test_a_batch_equals_two_passes_with_the_same_masks(passes, tiny_model, make_batch):
     model = tiny_model()
     batch = make_batch([[5, 6, 7, 1], [8, 1]], [[9, 1], [4, 5, 6, 1]])
     options = {"smoothing": SMOOTHING, "dtype": torch.float64}
@@ -95,9 +86,7 @@ def test_a_batch_equals_two_passes_with_the_same_masks(
     assert_close(gradients, torch.autograd.grad(expected / 2, weights), **EXACT)
 
 
-def test_without_dropout_loss_and_gradient_are_those_without_r_drop(
-    tiny_model: Callable[..., Transformer], make_batch: Callable[..., Batch]
-) -> None:
+def test_without_dropout_loss_and_gradient_are_those_without_r_drop(tiny_model, make_batch):
     model = tiny_model().train()
     batch = make_batch([[5, 6, 7, 1], [8, 1]], [[9, 1], [4, 5, 6, 1]])
     options = {"smoothing": SMOOTHING, "dtype": torch.float64}

@@ -1,43 +1,34 @@
 """Several ranks: sums that all of them have, and a failure of one that ends and names it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
-from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from nmtdeep.config.optimizer import Muon as MuonConfig
-from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batching import assign_to_ranks
 from nmtdeep.errors import UserError
 from nmtdeep.files import SUMS
-from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.loop import train
 from nmtdeep.training.optimizer import make_optimizer
-from nmtdeep.training.ranks import ALONE, Ranks
+from nmtdeep.training.ranks import ALONE
 from training.in_ranks import in_ranks, launched
 
 
-def numbers(rank: int) -> list[torch.Tensor]:
-    return [
-        torch.full((2, 3), float(rank)), torch.arange(4.0) * rank, torch.tensor(10.0**rank)
-    ]  # fmt: skip
-
-
-def exchange(ranks: Ranks) -> None:
+def exchange(ranks):
     """Each rank checks what it has after every kind of exchange."""
     assert ranks.is_first == (ranks.rank == 0) and ranks.size == 3
-    expected = [torch.full((2, 3), 3.0), torch.arange(4.0) * 3, torch.tensor(111.0)]
+
+    def numbers(rank):
+        return [torch.full((2, 3), float(rank)), torch.arange(4.0) * rank, torch.tensor(10.0**rank)]
+
     values = numbers(ranks.rank)
     ranks.all_reduce(values)
+    expected = [torch.full((2, 3), 3.0), torch.arange(4.0) * 3, torch.tensor(111.0)]
     assert all(map(torch.equal, values, expected))
     values = numbers(ranks.rank)
     ranks.broadcast_tensors(values)
@@ -46,11 +37,11 @@ def exchange(ranks: Ranks) -> None:
     assert ranks.all_reduce_max(ranks.rank, -ranks.rank, 0.1 * ranks.is_first) == [2.0, 0.0, 0.1]
 
 
-def test_sums_maxima_and_values_of_rank_0_are_in_every_rank() -> None:
+def test_sums_maxima_and_values_of_rank_0_are_in_every_rank():
     in_ranks(3, exchange)
 
 
-def fail_in_rank_1(ranks: Ranks, how: str) -> None:
+def fail_in_rank_1(ranks, how):
     ranks.all_reduce([torch.zeros(1)])
     if ranks.rank:
         match how:
@@ -75,26 +66,24 @@ def fail_in_rank_1(ranks: Ranks, how: str) -> None:
     [
         ("user error", UserError, "^rank 1 of 2: train.en: no such file: copy it$"),
         ("error of all", UserError, "^diverged$"),
-        ("system error", OSError, "No space left on device: 'train.log'"),
-        ("exit", SystemExit, "^7$"),
-        ("killed", UserError, "^rank 1 of 2: was killed by SIGKILL: run the same command to res"),
+        pytest.param("system error", OSError, "No space left", marks=pytest.mark.slow),
+        pytest.param("exit", SystemExit, "^7$", marks=pytest.mark.slow),
+        ("killed", UserError, "^rank 1 of 2: was killed by SIGKILL"),
     ],
 )
-def test_a_failure_in_one_rank_ends_all_with_its_reason(
-    how: str, kind: type[BaseException], message: str
-) -> None:
+def test_a_failure_in_one_rank_ends_all_with_its_reason(how, kind, message):
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     with pytest.raises(kind, match=message):
         in_ranks(2, fail_in_rank_1, how)
     assert before == {number: signal.getsignal(number) for number in before}
 
 
-def train_on_own(recipe: Recipe, folders: Sequence[Path], out: Path) -> None:
+def train_on_own(recipe, folders, out):
     """Each rank trains on the data directory of its own machine."""
     train(recipe, data=folders[int(os.environ["RANK"])], out=out, device="cpu", quiet=True)
 
 
-def test_a_machine_with_another_corpus_is_named(tiny_run: Any, tmp_path: Path) -> None:
+def test_a_machine_with_another_corpus_is_named(tiny_run, tmp_path):
     other = tmp_path / "other"
     shutil.copytree(tiny_run.data.path, other)
     with (other / SUMS).open("a", encoding="utf-8") as file:
@@ -105,18 +94,11 @@ def test_a_machine_with_another_corpus_is_named(tiny_run: Any, tmp_path: Path) -
         launched(2, partial(train_on_own, tiny_run.recipe, folders, out))
 
 
-def test_one_rank_exchanges_nothing() -> None:
-    value = torch.ones(3)
-    ALONE.all_reduce([value])
-    assert torch.equal(value, torch.ones(3))
-    assert ALONE.broadcast("a") == "a" and ALONE.all_reduce_max(3, 1.5) == [3, 1.5]
-
-
 @pytest.mark.parametrize("processes", [1, 2, 3])
-def test_batches_are_dealt_once_and_evenly(processes: int) -> None:
+def test_batches_are_dealt_once_and_evenly(processes):
     sizes = [9, 3, 8, 1, 7, 2, 2, 5]
 
-    def largest_load(owners: tuple[int, ...]) -> int:
+    def largest_load(owners):
         loads = [0] * processes
         for size, owner in zip(sizes, owners, strict=True):
             loads[owner] += size
@@ -129,7 +111,7 @@ def test_batches_are_dealt_once_and_evenly(processes: int) -> None:
     assert assign_to_ranks([1], 3) == [0]
 
 
-def step_of_muon(ranks: Ranks, model: Transformer) -> list[torch.Tensor]:
+def step_of_muon(ranks, model):
     optimizer = make_optimizer(model, MuonConfig(), ranks=ranks)
     generator = torch.Generator().manual_seed(5)
     for parameter in model.parameters():
@@ -140,6 +122,6 @@ def step_of_muon(ranks: Ranks, model: Transformer) -> list[torch.Tensor]:
     return [parameter.detach() for parameter in model.parameters()]
 
 
-def test_muon_in_two_ranks_equals_muon_in_one(tiny_model: Callable[..., Transformer]) -> None:
+def test_muon_in_two_ranks_equals_muon_in_one(tiny_model):
     alone, together = step_of_muon(ALONE, tiny_model()), in_ranks(2, step_of_muon, tiny_model())
     torch.testing.assert_close(alone, together, rtol=0, atol=1e-12)

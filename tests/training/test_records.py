@@ -1,22 +1,18 @@
 """Records of a training: each update is in one of them, however it is interrupted."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nmtdeep.config.load import read_config
-from nmtdeep.config.recipe import Recipe
 from nmtdeep.tools.report import history
 from nmtdeep.training.final_scores import finish
-from nmtdeep.training.loop import train
 from nmtdeep.training.state import Progress
+from training.tiny import records, trained
 
 # Intervals without a common factor: records, validations and checkpoints come one by one.
 SETTINGS: dict[str, Any] = {
@@ -27,39 +23,44 @@ SETTINGS: dict[str, Any] = {
     "log_every": 7,
     "batches": {"tokens_per_update": 300, "group_tokens": 150},
 }
-Trained = Callable[..., Path]
 
 
 class Alarm:
     """A clock of 0.1 s a look, which sends SIGTERM to this process at one look."""
 
-    def __init__(self, look: int = 0) -> None:
+    def __init__(self, look=0):
         self.look, self.looks = look, 0
 
-    def __call__(self) -> float:
+    def __call__(self):
         self.looks += 1
         if self.looks == self.look:
             signal.raise_signal(signal.SIGTERM)
         return self.looks / 10
 
 
-def train_to(run: Path, tiny_run: Any, code: int = 0, look: int = 0, **settings: object) -> Path:
-    described = tiny_run.recipe.model_dump() | {"training": SETTINGS | settings}
-    options: dict[str, Any] = {"data": tiny_run.data.path, "device": "cpu", "quiet": True}
-    recipe = Recipe.model_validate(described)
-    assert train(recipe, out=run, clock=Alarm(look), **options) == code
-    return run
+def train_to(run, tiny_run, code=0, look=0, **settings):
+    return trained(tiny_run, run, code=code, clock=Alarm(look), **SETTINGS | settings)
 
 
 @pytest.fixture(scope="module")
-def whole(tiny_run: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(tiny_run, tmp_path_factory):
     """A run with the usual settings; not to be changed."""
-    return train_to(tmp_path_factory.mktemp("whole") / "run", tiny_run)
+    path = train_to(tmp_path_factory.mktemp("whole") / "run", tiny_run)
+    check(path)
+    epoch = int(tiny_run.data.corpus("train").target.lengths.sum())
+    assert sum(row["tokens"] for row in records(path)) == 3 * epoch
+    return path
+
+
+@pytest.fixture(scope="module")
+def each(tiny_run, tmp_path_factory):
+    """A run with a record of each update."""
+    return records(train_to(tmp_path_factory.mktemp("each") / "run", tiny_run, log_every=1))
 
 
 @pytest.fixture
-def trained(tiny_run: Any, whole: Path, tmp_path: Path) -> Trained:
-    def run(name: str, **how: Any) -> Path:
+def run(tiny_run, whole, tmp_path):
+    def run(name, **how):
         if not how and not (tmp_path / name).exists():
             return Path(shutil.copytree(whole, tmp_path / name, symlinks=True))
         return train_to(tmp_path / name, tiny_run, **how)
@@ -67,12 +68,7 @@ def trained(tiny_run: Any, whole: Path, tmp_path: Path) -> Trained:
     return run
 
 
-def records(run: Path, kind: str = "train") -> list[dict[str, Any]]:
-    lines = (run / "train.jsonl").read_text(encoding="utf-8").splitlines()
-    return [record for record in map(json.loads, lines) if record["kind"] == kind]
-
-
-def check(run: Path) -> None:
+def check(run):
     """Every update and token is in one record, and the last ones are in the last."""
     progress, rows = Progress.of(run / "checkpoint_last"), records(run)
     ends = [row["update"] for row in rows]
@@ -89,17 +85,10 @@ def check(run: Path) -> None:
     assert shown.last("hours") == pytest.approx(progress.seconds / 3600)
 
 
-def test_the_sum_of_tokens_is_what_was_trained(trained: Trained, tiny_run: Any) -> None:
-    run = trained("run")
-    check(run)
-    epoch = int(tiny_run.data.corpus("train").target.lengths.sum())
-    assert sum(row["tokens"] for row in records(run)) == 3 * epoch
-
-
-def test_means_are_those_of_the_updates_of_a_record(trained: Trained) -> None:
-    each = {row["update"]: row for row in records(trained("each", log_every=1))}
-    for row in records(trained("run")):
-        updates = [each[row["update"] - back] for back in range(row["updates"])]
+def test_means_are_those_of_the_updates_of_a_record(whole, each):
+    by_update = {row["update"]: row for row in each}
+    for row in records(whole):
+        updates = [by_update[row["update"] - back] for back in range(row["updates"])]
         tokens = [one["tokens"] for one in updates]
         nll = sum(one["nll"] * size for one, size in zip(updates, tokens, strict=True))
         assert row["nll"] == pytest.approx(nll / sum(tokens), rel=1e-12)
@@ -107,69 +96,61 @@ def test_means_are_those_of_the_updates_of_a_record(trained: Trained) -> None:
         assert row["gradient_norm"] == pytest.approx(sum(norms) / len(norms), rel=1e-12)
 
 
-@pytest.mark.parametrize("look", [20, 27, 34])
-def test_a_training_that_was_stopped_and_resumed(trained: Trained, look: int) -> None:
-    run = trained("run", code=signal.SIGTERM, look=look)
-    check(run)
-    assert trained("run") == run
-    check(run)
+@pytest.mark.parametrize("look", [20, 34])
+def test_a_training_that_was_stopped_and_resumed(run, look):
+    stopped = run("run", code=signal.SIGTERM, look=look)
+    check(stopped)
+    check(run("run"))
 
 
-def test_a_training_that_was_killed_and_resumed(trained: Trained) -> None:
-    run = trained("run")
-    for path in run.glob("checkpoint_[0-9]*"):
+def test_a_training_that_was_killed_and_resumed(run):
+    for path in run("run").glob("checkpoint_[0-9]*"):
         if int(path.name.rpartition("_")[2]) > 5:
             shutil.rmtree(path)
-    assert trained("run") == run
-    check(run)
+    check(run("run"))
 
 
-def test_a_training_that_ended_by_the_clock(trained: Trained) -> None:
-    run = trained("run", max_minutes=0.05)
-    assert 3 < Progress.of(run / "checkpoint_last").update < 25
-    check(run)
+def test_a_training_that_ended_by_the_clock(run):
+    ended = run("run", max_minutes=0.05)
+    assert 3 < Progress.of(ended / "checkpoint_last").update < 25
+    check(ended)
 
 
-def test_a_training_that_grew(trained: Trained) -> None:
-    stages = [{"encoder": 1, "updates": 6}, {"encoder": 2}]
-    run = trained("run", stages=stages)
-    assert [row["stage"] for row in records(run) if row["update"] in (6, 8)] == [1, 2]
-    check(run)
+def test_a_training_that_grew(run):
+    grown = run("run", stages=[{"encoder": 1, "updates": 6}, {"encoder": 2}])
+    assert [row["stage"] for row in records(grown) if row["update"] in (6, 8)] == [1, 2]
+    check(grown)
 
 
-def test_pauses_are_not_in_the_speed(trained: Trained) -> None:
+def test_pauses_are_not_in_the_speed(each):
     """By the clock of 0.1 s a look an update takes as long whether or not a pause is near."""
-    rates = {round(row["updates_per_second"], 3) for row in records(trained("run", log_every=1))}
-    assert len(rates) <= 2
+    assert len({round(row["updates_per_second"], 3) for row in each}) <= 2
 
 
-def test_a_run_of_an_older_version_is_read(tmp_path: Path, trained: Trained) -> None:
+def test_a_run_of_an_older_version_is_read(run):
     """Its records lack `updates`, `tokens`, and the hours of validations."""
-    run = trained("run")
-    lines = (run / "train.jsonl").read_text(encoding="utf-8").splitlines()
+    path = run("run")
+    before = history.read("run", path).records.points
     new = ("updates", "tokens", "hours")
-    rows = [{key: row[key] for key in row if key not in new} for row in map(json.loads, lines)]
-    for row in rows:
-        if row["kind"] == "validation":
-            del row["target_tokens"]
-    before = history.read("run", run).records.points
-    (run / "train.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
-    assert history.read("run", run).records.points == before
+    rows = []
+    for kind, lacks in (("train", new), ("validation", (*new, "target_tokens"))):
+        rows += [{key: row[key] for key in row if key not in lacks} for row in records(path, kind)]
+    rows.sort(key=lambda row: row["update"])
+    (path / "train.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+    assert history.read("run", path).records.points == before
 
 
-def test_the_average_is_of_planned_checkpoints_only(
-    trained: Trained, tiny_run: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_average_is_of_planned_checkpoints_only(run, tiny_run, capsys):
     """Each update is better than the one before and saved as the best so far."""
     settings = {
         "max_updates": 12, "max_epochs": None, "validation": SETTINGS["validation"] | {"every": 1},
         "checkpoints": {"every": 4, "keep_last": 3, "keep_best": 2, "average_last": 3},
     }  # fmt: skip
-    run = trained("run", **settings)
-    scores = [row["valid_loss"] for row in records(run, "validation")]
+    path = run("run", **settings)
+    scores = [row["valid_loss"] for row in records(path, "validation")]
     assert scores == sorted(scores, reverse=True)
-    kept = sorted(int(path.name[11:]) for path in run.glob("checkpoint_[0-9]*"))
+    kept = sorted(int(path.name[11:]) for path in path.glob("checkpoint_[0-9]*"))
     assert kept == [4, 8, 11, 12]  # the planned ones, and the two best
-    recipe = read_config(run)
-    finish(recipe, data=tiny_run.data.path, run=run, device="cpu", final_scores=False)
+    how = {"device": "cpu", "final_scores": False}
+    finish(read_config(path), data=tiny_run.data.path, run=path, **how)
     assert "the mean of checkpoint_4, checkpoint_8, checkpoint_12" in capsys.readouterr().out

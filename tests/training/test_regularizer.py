@@ -1,18 +1,13 @@
 """The inter-similarity penalty against a loop over sentences and positions."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import pytest
 import torch
 
 from nmtdeep.config.training import InterSimilarity, NoRegularizer
-from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.loss import batch_loss, inter_similarity, penalty
 
 
-def test_inter_similarity_equals_a_loop() -> None:
+def test_inter_similarity_equals_a_loop():
     generator = torch.Generator().manual_seed(1)
     output = torch.randn(2, 4, 5, generator=generator, dtype=torch.float64)
     mask = torch.tensor([[True] * 4, [True, True, False, False]])
@@ -23,7 +18,7 @@ def test_inter_similarity_equals_a_loop() -> None:
         assert float(inter_similarity(output, mask)[row]) == pytest.approx(sum(cosines) / length)
 
 
-def test_equal_positions_cost_nothing() -> None:
+def test_equal_positions_cost_nothing():
     output = torch.ones(1, 3, 4)
     mask = torch.ones(1, 3, dtype=torch.bool)
     cost = penalty(InterSimilarity(), [output, output], mask, torch.tensor([7]))
@@ -31,9 +26,7 @@ def test_equal_positions_cost_nothing() -> None:
     assert penalty(NoRegularizer(), [output], mask, torch.tensor([7])) is None
 
 
-def test_the_loss_has_the_penalty_of_each_layer_once_per_target_token(
-    tiny_model: Callable[..., Transformer], make_batch: Callable
-) -> None:
+def test_the_loss_has_the_penalty_of_each_layer_once_per_target_token(tiny_model, make_batch):
     model = tiny_model(depth=3)
     batch = make_batch([[5, 6, 7, 1], [8, 1]], [[9, 1], [4, 5, 6, 1]])
     settings = {"smoothing": 0.1, "dtype": torch.float64}

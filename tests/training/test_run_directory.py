@@ -1,14 +1,11 @@
 """The run directory: what is kept, which links lead where, one training at a time."""
 
-from __future__ import annotations
-
 import dataclasses
 import errno
 import fcntl
 import json
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
@@ -33,28 +30,29 @@ LAST_2_BEST_1 = {"training": {"checkpoints": {"keep_last": 2, "keep_best": 1}}}
 
 
 @pytest.fixture
-def run(tmp_path: Path, tiny_run) -> RunDirectory:
+def run(tmp_path, tiny_run):
     """An empty run that keeps the 2 newest and the best checkpoint."""
     recipe = Recipe.model_validate(LAST_2_BEST_1 | {"text": tiny_run.recipe.text.model_dump()})
     return RunDirectory(tmp_path, recipe, tiny_run.pipeline)
 
 
-def save(run: RunDirectory, progress: Progress, *, planned: bool = True) -> Progress:
+def save(run, progress, *, planned=True):
     run.save({"weight": torch.zeros(2)}, {}, progress, planned=planned)
     return progress
 
 
-def kept(run: RunDirectory) -> list[int]:
+def kept(run):
     return list(checkpoint.saved(run.path))
 
 
-def links(run: RunDirectory) -> dict[str, str]:
+def links(run):
     return {path.name: str(path.readlink()) for path in run.path.iterdir() if path.is_symlink()}
 
 
 def test_the_newest_the_best_and_the_linked_are_kept(run):
-    progress = Progress()
-    for update, score in ((1, -4.0), (2, -2.0), (3, -3.0), (4, None), (5, -2.5), (6, -2.0)):
+    progress = save(run, Progress(update=1).validated(float("nan")))
+    assert links(run) == {"checkpoint_last": "checkpoint_1"}  # that is not the best of anything
+    for update, score in ((2, -2.0), (3, -3.0), (4, None), (5, -2.5), (6, -2.0)):
         progress = dataclasses.replace(progress, update=update, score=None)
         progress = save(run, progress if score is None else progress.validated(score))
     assert kept(run) == [2, 5, 6]
@@ -110,44 +108,52 @@ def test_a_damaged_newest_checkpoint_is_an_error(run):
     assert run.newest() == run.path / "checkpoint_1"
 
 
-def scored_by(run: RunDirectory) -> str | None:
+def scored_by(run):
     return read_config(run.path / "config.yaml").training.validation.tokenize
 
 
-def with_validation(recipe: Recipe, **values) -> Recipe:
+def into(run, language):
+    """The recipe of the run with another target language."""
+    text = run.recipe.text.model_copy(update={"target": language})
+    return run.recipe.model_copy(update={"text": text})
+
+
+def reopened(run, recipe, **validation):
+    recipe = with_validation(recipe, **validation)
+    with open_run(run.path, recipe, run.pipeline) as again:
+        return again
+
+
+def with_validation(recipe, **values):
     validation = recipe.training.validation.model_copy(update=values)
     return recipe.with_training(validation=validation)
 
 
 @pytest.mark.parametrize(("target", "expected"), [("de", "13a"), ("zh", "zh"), ("th", "char")])
-def test_a_run_keeps_the_tokenization_of_its_start(run, target: str, expected: str):
-    text = run.recipe.text.model_copy(update={"target": target})
-    recipe = run.recipe.model_copy(update={"text": text})
-    with open_run(run.path, recipe, run.pipeline) as opened:
-        save(opened, Progress(update=1))
+def test_a_run_keeps_the_tokenization_of_its_start(run, target, expected):
+    recipe = into(run, target)
+    save(reopened(run, recipe), Progress(update=1))
     assert scored_by(run) == expected
     for given in (None, expected):
-        with open_run(run.path, with_validation(recipe, tokenize=given), run.pipeline) as reopened:
-            assert reopened.recipe.training.validation.tokenize == expected
-            assert reopened.changes == ()
+        again = reopened(run, recipe, tokenize=given)
+        assert again.recipe.training.validation.tokenize == expected
+        assert again.changes == ()
     for changes in ({"tokenize": "intl"}, {"beam": 3}):
         with pytest.raises(UserError, match=r"training.validation\.\w+: \S+ -> (intl|3)"):
             check_run(run.path, with_validation(recipe, **changes), run.pipeline)
 
 
 def test_a_run_without_the_key_was_scored_by_13a(run):
-    text = run.recipe.text.model_copy(update={"target": "zh"})
-    recipe = run.recipe.model_copy(update={"text": text})
-    with open_run(run.path, recipe, run.pipeline) as opened:
-        save(opened, Progress(update=1))
+    recipe = into(run, "zh")
+    save(reopened(run, recipe), Progress(update=1))
     config = run.path / "config.yaml"
     config.write_text(config.read_text().replace("    tokenize: zh\n", ""))
     (run.path / "SHA256SUMS").unlink()
     assert scored_by(run) is None
     for given in (None, "13a"):
-        with open_run(run.path, with_validation(recipe, tokenize=given), run.pipeline) as reopened:
-            assert validation_metrics(reopened.recipe.training.validation) == ["bleu", "chrf"]
-            assert reopened.changes == ()
+        again = reopened(run, recipe, tokenize=given)
+        assert validation_metrics(again.recipe.training.validation) == ["bleu", "chrf"]
+        assert again.changes == ()
     with pytest.raises(UserError, match="-> zh"):
         check_run(run.path, with_validation(recipe, tokenize="zh"), run.pipeline)
 
@@ -162,7 +168,7 @@ def test_overwriting_deletes_what_a_training_left_and_nothing_else(run):
     assert left == {".lock", "SHA256SUMS", "config.yaml", "text", "mine.txt"}
 
 
-def test_a_folder_of_other_files_is_refused(run, tmp_path: Path) -> None:
+def test_a_folder_of_other_files_is_refused(run, tmp_path):
     folder = tmp_path / "junk"
     folder.mkdir()
     check_run(folder, run.recipe, run.pipeline)  # an empty one is as good as none
@@ -174,7 +180,7 @@ def test_a_folder_of_other_files_is_refused(run, tmp_path: Path) -> None:
     check_run(folder, run.recipe, run.pipeline)
 
 
-def become(form: str, run: Path) -> None:
+def become(form, run):
     """Give the links of a run the form that they have after `cp -rL`, or on a disk without any."""
     for name in (checkpoint.LAST, checkpoint.BEST):
         meant = (run / name).resolve()
@@ -229,10 +235,10 @@ def test_the_copy_of_a_link_may_be_all_that_is_left(run, name):
 
 
 @pytest.fixture
-def no_links(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_links(monkeypatch):
     """A disk without symbolic links: that is how exFAT, and Google Drive in Colab, refuse them."""
 
-    def refuse(*args: object, **options: object) -> None:
+    def refuse(*args, **options):
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(os, "symlink", refuse)
@@ -251,7 +257,7 @@ def test_a_disk_without_links(run):
 
 
 def test_a_disk_without_locks(run, monkeypatch):
-    def refuse(*args: object) -> None:
+    def refuse(*args):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(fcntl, "flock", refuse)
@@ -260,13 +266,13 @@ def test_a_disk_without_locks(run, monkeypatch):
 
 
 def test_other_text_is_refused_when_a_run_is_resumed(run):
-    def opened(corpus: str) -> RunDirectory:
+    def opened(corpus):
         with open_run(run.path, run.recipe, run.pipeline, corpus=corpus) as again:
             return again
 
     save(opened("one"), Progress(update=1))
     assert opened("one").newest() == run.path / "checkpoint_1"
-    with pytest.raises(UserError, match="was trained on other text than that of --data"):
+    with pytest.raises(UserError, match="other text"):
         opened("two")
     state = run.path / "checkpoint_1" / "state.json"
     values = json.loads(state.read_text())

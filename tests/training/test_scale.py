@@ -1,8 +1,5 @@
 """The same updates however they are spread: 1, 2 or 3 ranks, whole or sharded, resumed."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from copy import deepcopy
 from typing import NamedTuple
 
@@ -13,11 +10,10 @@ from torch.testing import assert_close
 
 from nmtdeep import checkpoint
 from nmtdeep.config.training import Training
-from nmtdeep.data.batch import Batch, RankBatches
+from nmtdeep.data.batch import RankBatches
 from nmtdeep.data.batching import assign_to_ranks
-from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS
-from nmtdeep.training.ranks import ALONE, Ranks
+from nmtdeep.training.ranks import ALONE
 from nmtdeep.training.sharding import gather_full
 from nmtdeep.training.state import optimizer_tensors, restore_optimizer
 from nmtdeep.training.step import Step
@@ -39,20 +35,16 @@ class State(NamedTuple):
 
 
 class Job(NamedTuple):
-    """Updates `first` to `last` (not included) from `start`, or from the model as it is.
-
-    Attributes:
-        keeps: `training.checkpoint_activations`.
-    """
+    """Updates `first` to `last` (not included) from `start`, or from the model as it is."""
 
     first: int
     last: int
     start: State | None = None
     sharded: bool = False
-    keeps: str = "none"
+    keeps: str = "none"  # `training.checkpoint_activations`
 
 
-def shares(plan: list[list[Batch]], ranks: Ranks) -> list[RankBatches]:
+def shares(plan, ranks):
     """This rank's share of each update."""
     own_shares = []
     for batches in plan:
@@ -65,12 +57,12 @@ def shares(plan: list[list[Batch]], ranks: Ranks) -> list[RankBatches]:
     return own_shares
 
 
-def work(ranks: Ranks, model: Transformer, plan: list[list[Batch]], jobs: list[Job]) -> list[State]:
+def work(ranks, model, plan, jobs):
     """Do every job with the other ranks."""
     return [_work(ranks, deepcopy(model), shares(plan, ranks), job) for job in jobs]
 
 
-def _work(ranks: Ranks, model: Transformer, own: list[RankBatches], job: Job) -> State:
+def _work(ranks, model, own, job):
     if job.start:
         checkpoint.load_weights(model, job.start.weights, "the test")
     changes = {"checkpoint_activations": job.keeps, "sharding": "full" if job.sharded else "none"}
@@ -84,12 +76,14 @@ def _work(ranks: Ranks, model: Transformer, own: list[RankBatches], job: Job) ->
 
 
 @pytest.fixture(scope="module")
-def plan(make_batch: Callable[..., Batch]) -> list[list[Batch]]:
+def plan(make_batch):
     random = np.random.default_rng(3)
 
-    def sentences(count: int) -> list[list[int]]:
-        lengths = random.integers(1, 9, count)
-        return [[*random.integers(3, 20, length).tolist(), EOS] for length in lengths]
+    def sentences(count):
+        return [
+            [*random.integers(3, 20, length).tolist(), EOS]
+            for length in random.integers(1, 9, count)
+        ]
 
     return [
         [make_batch(sentences(size), sentences(size)) for size in random.integers(1, 4, count)]
@@ -98,17 +92,17 @@ def plan(make_batch: Callable[..., Batch]) -> list[list[Batch]]:
 
 
 @pytest.fixture(scope="module")
-def model(tiny_model: Callable[..., Transformer]) -> Transformer:
+def model(tiny_model):
     """Tied embeddings, dropout, parameters inside and outside the layers, a vector of one."""
     return tiny_model(dropout=0.2, combinations=("dlcl", "dlcl"), encoder="rezero")
 
 
-def equal(state: State, expected: State) -> None:
+def equal(state, expected):
     for tensor, reference in zip(state, expected, strict=True):
         assert_close(tensor, reference, rtol=0, atol=1e-12)
 
 
-def test_updates_do_not_depend_on_ranks(model: Transformer, plan: list[list[Batch]]) -> None:
+def test_updates_do_not_depend_on_ranks(model, plan):
     every = len(BATCHES)
     (whole,) = work(ALONE, model, plan, [Job(0, every)])
     jobs = [

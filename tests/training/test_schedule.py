@@ -1,17 +1,15 @@
 """Learning rates by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from nmtdeep.config.model import Model
-from nmtdeep.config.optimizer import InverseSquareRoot, Linear, Noam, Schedule
+from nmtdeep.config.optimizer import InverseSquareRoot, Linear, Noam
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.training import Training
 from nmtdeep.training.schedule import inverse_square_root, learning_rate, noam
 
 
-def recipe_of(schedule: Schedule, max_updates: int) -> Recipe:
+def recipe_of(schedule, max_updates):
     training = Training(schedule=schedule, max_updates=max_updates)
     return Recipe(model=Model(width=16), training=training)
 
@@ -30,7 +28,7 @@ WANG = {"peak": 2e-3, "warmup_updates": 16_000, "warmup_init": 1e-7}
         (1_600_001, 2e-4),
     ],
 )
-def test_inverse_square_root_by_hand(update: int, expected: float) -> None:
+def test_inverse_square_root_by_hand(update, expected):
     assert inverse_square_root(update, **WANG) == pytest.approx(expected, rel=1e-12)
 
 
@@ -43,7 +41,7 @@ def test_inverse_square_root_by_hand(update: int, expected: float) -> None:
         (100_000, 1.397542e-4),
     ],
 )
-def test_noam_by_hand(update: int, expected: float) -> None:
+def test_noam_by_hand(update, expected):
     rate = noam(update, scale=1.0, warmup_updates=4000, width=512)
     assert rate == pytest.approx(expected, rel=1e-6)
 
@@ -60,19 +58,19 @@ def test_noam_by_hand(update: int, expected: float) -> None:
         (Linear(lr=2.0, warmup_updates=4), {1: 0.5, 4: 2.0, 6: 1.5, 11: 0.25, 12: 0.0, 13: 0.0}),
     ],
 )
-def test_the_values_of_the_recipe_are_used(schedule: Schedule, rates: dict[int, float]) -> None:
+def test_the_values_of_the_recipe_are_used(schedule, rates):
     recipe = recipe_of(schedule, 11)
     assert {update: learning_rate(recipe, update) for update in rates} == rates
 
 
-def test_the_width_of_noam_is_the_decoders() -> None:
+def test_the_width_of_noam_is_the_decoders():
     stacks = {"encoder": {"width": 64}, "decoder": {"width": 16}}
     model = Model.model_validate({**stacks, "embeddings": {"sharing": "none"}})
     recipe = recipe_of(Noam(scale=8.0, warmup_updates=4), 11).model_copy(update={"model": model})
     assert learning_rate(recipe, 4) == 1.0
 
 
-def test_a_restarted_linear_schedule_falls_over_the_updates_that_remain() -> None:
+def test_a_restarted_linear_schedule_falls_over_the_updates_that_remain():
     # At update 10 of 16 with a warm-up of 4, the schedule goes back to 4 updates done: it is at its
     # peak, and seven steps later, after update 16, at zero.
     recipe = recipe_of(Linear(lr=7.0, warmup_updates=4), 16)

@@ -1,9 +1,5 @@
 """Stages: their ends, and the changes of the next one."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 from nmtdeep.config.recipe import Recipe
@@ -18,55 +14,43 @@ STAGES = [
 ]
 
 
-def recipe(stages: list[dict[str, Any]] = STAGES, **training: Any) -> Recipe:
-    return Recipe.model_validate(
-        {
-            "model": {
-                "encoder": {
-                    "depth": 18,
-                    "combination": {"type": "sparse_blocks", "blocks": [0, 6, 12, 18]},
-                }
-            },
-            "training": {"stages": stages, **training},
-        }
-    )
+def recipe(stages=STAGES, **training):
+    blocks = {"type": "sparse_blocks", "blocks": [0, 6, 12, 18]}
+    model = {"encoder": {"depth": 18, "combination": blocks}}
+    return Recipe.model_validate({"model": model, "training": {"stages": stages, **training}})
 
 
-def test_each_stage_is_a_recipe_without_stages() -> None:
+def test_each_stage_is_a_recipe_without_stages():
     stages = [recipe().at_stage(number) for number in range(3)]
-    assert [stage.model.encoder.depth for stage in stages] == [6, 12, 18]
-    assert [stage.model.encoder.combination.blocks for stage in stages] == [
-        (0, 6),
-        (0, 6, 12),
-        (0, 6, 12, 18),
-    ]
+    encoders = [stage.model.encoder for stage in stages]
+    assert [each.depth for each in encoders] == [6, 12, 18]
+    assert [each.combination.blocks for each in encoders] == [(0, 6), (0, 6, 12), (0, 6, 12, 18)]
     assert {stage.model.decoder.depth for stage in stages} == {6}
-    assert [stage.training.batches.max_tokens for stage in stages] == [None, 2048, None]
-    assert [stage.training.batches.tokens_per_update for stage in stages] == [25_000, 25_000, 9000]
-    assert {stage.training.stages for stage in stages} == {()}
+    batches = [stage.training.batches for stage in stages]
+    assert [each.max_tokens for each in batches] == [None, 2048, None]
+    assert [each.tokens_per_update for each in batches] == [25_000, 25_000, 9000]
     for stage in stages:  # each is a recipe that a file could hold
+        assert stage.training.stages == ()
         assert Recipe.model_validate(stage.model_dump()) == stage
     assert Recipe().at_stage(0) == Recipe()
 
 
-def test_a_stage_ends_after_its_epochs_or_updates() -> None:
+def test_a_stage_ends_after_its_epochs_or_updates():
     ends = [Progress(update=90, position=DataPosition(epoch)) for epoch in (0, 1, 2)]
     assert [stage_ended(recipe(), progress) for progress in ends] == [False, False, True]
-    two = DataPosition(2)
-    second = [Progress(u, two, stage=1, stage_update=90) for u in (90, 139, 140)]
+    second = [Progress(u, DataPosition(2), stage=1, stage_update=90) for u in (90, 139, 140)]
     assert [stage_ended(recipe(), progress) for progress in second] == [False, False, True]
     third = Progress(update=10**6, position=DataPosition(99), stage=2)
-    assert not stage_ended(recipe(), third)
-    assert not stop_reason(recipe(max_updates=10**7), third)
     last = recipe([*STAGES[:2], {"updates": 5}])
     at_end = Progress(update=145, stage=2, stage_update=140)
-    assert stop_reason(last, at_end) == "all 3 stages are complete"
-    assert not stage_ended(last, at_end)
-    assert not stage_ended(Recipe(), Progress(update=10**4))
+    for stages, progress in ((recipe(), third), (last, at_end), (Recipe(), Progress(10**4))):
+        assert not stage_ended(stages, progress)
+    assert stop_reason(last, at_end)
+    assert not stop_reason(recipe(max_updates=10**7), third)
     assert not stop_reason(Recipe(), Progress(update=10**4))
 
 
-def test_new_batches_begin_an_epoch() -> None:
+def test_new_batches_begin_an_epoch():
     here = Progress(update=140, position=DataPosition(4, 7), stage=1, validations_since_best=3)
     moved = next_stage(recipe(), here)
     assert moved.validations_since_best == 0
@@ -77,33 +61,26 @@ def test_new_batches_begin_an_epoch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("training", "message"),
+    ("training", "word"),
     [
-        ({"stages": [{"encoder": 6}, {}]}, "stage 1 has no end: set its updates or epochs"),
-        ({"stages": [{"encoder": 6, "epochs": 1}, {"encoder": 12}]}, r"encoder depths \[6, 12\]"),
-        ({"stages": [{"encoder": 24, "epochs": 1}, {}]}, r"must rise to model.encoder.depth 18"),
-        ({"stages": [{"epochs": 1, "updates": 1}, {}]}, "in updates or in epochs, not both"),
-        ({"frozen": {"decoder": 7}}, "decoder 7 is more than the 6 layers"),
+        ({"stages": [{"encoder": 6}, {}]}, "stage 1 has no end"),
+        ({"stages": [{"encoder": 6, "epochs": 1}, {"encoder": 12}]}, r"\[6, 12\]"),
+        ({"stages": [{"encoder": 24, "epochs": 1}, {}]}, "must rise"),
+        ({"stages": [{"epochs": 1, "updates": 1}, {}]}, "not both"),
+        ({"frozen": {"decoder": 7}}, "decoder 7"),
+        ({"stages": [{"encoder": 6, "epochs": 1}, {}], "frozen": {"encoder": 7}}, "encoder 7"),
         (
-            {"stages": [{"encoder": 6, "epochs": 1}, {}], "frozen": {"encoder": 7}},
-            "encoder 7 is more than the 6 layers",
-        ),
-        (
-            {
-                "stages": [{"encoder": 4, "epochs": 1}, {}],
-                "growth": {"strategy": "stack_all"},
-            },
-            r"stack_all repeats the whole stack, but encoder depths are \[4, 18\]",
+            {"stages": [{"encoder": 4, "epochs": 1}, {}], "growth": {"strategy": "stack_all"}},
+            "stack_all repeats",
         ),
     ],
 )
-def test_invalid_stages_are_refused(training: dict[str, Any], message: str) -> None:
-    stages = training.pop("stages", [])
-    with pytest.raises(ValueError, match=message):
-        recipe(stages, **training)
+def test_invalid_stages_are_refused(training, word):
+    with pytest.raises(ValueError, match=word):
+        recipe(**{"stages": [], **training})
 
 
-def test_a_state_with_an_older_name_is_read() -> None:
+def test_a_state_with_an_older_name_is_read():
     progress = Progress(update=3, best=-1.0, best_update=2, validations_since_best=4)
     state = progress.to_json()
     state["stale"] = state.pop("validations_since_best")

@@ -1,7 +1,5 @@
 """Validation: BLEU in the recipe's tokenization, and long lines, of which the loss takes a part."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import sacrebleu
@@ -19,7 +17,7 @@ from nmtdeep.training.setup import Setup
 from nmtdeep.training.validation import corpus_loss, long_lines, translated, validate
 
 
-def changed(recipe: Recipe, *, most: int = 400, **validation) -> Recipe:
+def changed(recipe, *, most=400, **validation):
     """The recipe with other validations, which takes sides of at most so many subwords."""
     values = recipe.model_dump()
     values["decoding"]["max_source_tokens"] = most
@@ -30,7 +28,7 @@ def changed(recipe: Recipe, *, most: int = 400, **validation) -> Recipe:
 
 
 @pytest.mark.parametrize("tokenize", ["char", "zh", "13a"])
-def test_bleu_is_of_the_tokens_of_the_recipe(tiny_run, tokenize: str):
+def test_bleu_is_of_the_tokens_of_the_recipe(tiny_run, tokenize):
     recipe = changed(tiny_run.recipe, tokenize=tokenize, beam=2)
     model = checkpoint.load(tiny_run.newer).model
     found = validate(model, Setup(recipe, tiny_run.data))
@@ -45,7 +43,7 @@ def test_bleu_is_of_the_tokens_of_the_recipe(tiny_run, tokenize: str):
 
 
 @pytest.mark.parametrize("most", [5, 12, 1000])
-def test_the_loss_takes_the_beginning_of_long_lines(tiny_run, most: int):
+def test_the_loss_takes_the_beginning_of_long_lines(tiny_run, most):
     model, corpus = checkpoint.load(tiny_run.newer).model.eval(), tiny_run.data.corpus("valid")
     total, tokens, longer = 0.0, 0, 0
     for index in range(len(corpus)):

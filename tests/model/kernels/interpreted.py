@@ -1,7 +1,5 @@
 """Triton's kernels on its interpreter, without a GPU."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Dropout of compiled layers on a GPU: which elements it keeps, their scale and gradients."""
 
-from __future__ import annotations
-
 import functools
 from unittest import mock
 
@@ -9,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 from torch._inductor import inductor_prims
 
 from nmtdeep.model import kernels
@@ -19,21 +16,21 @@ from nmtdeep.model.layers.feed_forward import FeedForward
 ROWS, WIDTH = 2048, 512
 
 
-def lowbias32(x: np.ndarray, between: int) -> np.ndarray:
+def lowbias32(x, between):
     """Wellons' function of 32-bit numbers; `between` is xored in after the first product."""
     x = (x ^ (x >> 16)) * 0x7FEB352D % 2**32 ^ between
     x = (x ^ (x >> 15)) * 0x846CA68B % 2**32
     return x ^ (x >> 16)
 
 
-def kept(seed: int, probability: float = 0.1, rows: int = ROWS) -> Tensor:
+def kept(seed, probability=0.1, rows=ROWS):
     torch.manual_seed(seed)
     return gpu_dropout.dropout(torch.ones(rows, WIDTH, dtype=torch.float64), probability) != 0
 
 
 @pytest.mark.parametrize("seed", [0, 2**63 - 2, 0x12345678_9ABCDEF0, 0x7000000F_00000001])
 @pytest.mark.parametrize("probability", [0.1, 0.3])
-def test_hash_of_seed_and_place_decides(seed: int, probability: float) -> None:
+def test_hash_of_seed_and_place_decides(seed, probability):
     with mock.patch.object(inductor_prims, "seed", lambda _: torch.tensor(seed)):
         actual = kept(0, probability)
     places = np.arange(ROWS * WIDTH, dtype=np.uint64) ^ np.uint64(seed % 2**32)
@@ -42,8 +39,8 @@ def test_hash_of_seed_and_place_decides(seed: int, probability: float) -> None:
     assert actual.equal(torch.from_numpy(numbers >= probability * 2**32).view(ROWS, WIDTH))
 
 
-@pytest.mark.parametrize("distance", [1, 2, 3, 16, 255, WIDTH, 2 * WIDTH, 2**15, 2**16, 2**19])
-def test_places_are_independent(distance: int) -> None:
+@pytest.mark.parametrize("distance", [1, 2, 16, WIDTH, 2**16])
+def test_places_are_independent(distance):
     p = 0.1
     noise = (kept(distance, p).double().flatten() - (1 - p)) / (p * (1 - p)) ** 0.5
     products = noise[distance:] * noise[:-distance]
@@ -51,7 +48,7 @@ def test_places_are_independent(distance: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
-def test_scale_and_dtype_are_those_of_torch(dtype: torch.dtype) -> None:
+def test_scale_and_dtype_are_those_of_torch(dtype):
     x = torch.randn(64, 64, dtype=dtype)
     y = gpu_dropout.dropout(x, 0.1)
     scaled = F.dropout(x, 0.1)
@@ -62,7 +59,7 @@ def test_scale_and_dtype_are_those_of_torch(dtype: torch.dtype) -> None:
     torch.testing.assert_close(y[both], scaled[both], rtol=rounding, atol=0)
 
 
-def test_only_a_compiler_on_a_gpu_gets_it() -> None:
+def test_only_a_compiler_on_a_gpu_gets_it():
     x = torch.ones(2, 3)
     assert not gpu_dropout.supports(x)
     with mock.patch("torch.compiler.is_compiling", lambda: True):
@@ -73,18 +70,18 @@ def test_only_a_compiler_on_a_gpu_gets_it() -> None:
             assert kernels.dropout(meta, 0.25, training=True) == (meta, 0.25)
 
 
-def test_compiled_layer_keeps_seeds_and_no_masks() -> None:
+def test_compiled_layer_keeps_seeds_and_no_masks():
     """Gradients are those of the same elements, which backward finds from the seed."""
     torch.compiler.reset()
     tokens, width, inner = 50, 16, 64
     layer = FeedForward(width, inner, dropout=0.5, activation=torch.nn.Tanh())
     sizes = []
 
-    def note(x: Tensor) -> Tensor:
+    def note(x):
         sizes.append((x.dtype, x.numel()))
         return x
 
-    def form(x: Tensor, probability: float, *, training: bool) -> Tensor:
+    def form(x, probability, *, training):
         return gpu_dropout.dropout(x, probability)
 
     compiled = torch.compile(

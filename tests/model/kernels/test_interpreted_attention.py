@@ -1,13 +1,9 @@
 """Triton's attention in Triton's interpreter; tests/gpu has the kernels themselves."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Sequence
-
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, library
+from torch import library
 from torch.testing import assert_close
 
 if torch.cuda.is_available():
@@ -26,20 +22,18 @@ SHORT, LONG, FEW_LONG = (1, 2, 15, 16, 17, 9, 0, 0), (63, 64, 65, 130, 0), (1, 4
 
 
 @pytest.fixture(autouse=True)
-def chosen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def chosen(monkeypatch):
     """Packed batches go to Triton's kernel, and that to its interpreter."""
     monkeypatch.setattr(gpu_attention, "form", lambda *_: "triton")
     with interpreted():
         yield
 
 
-def packing(lengths: Sequence[int]) -> Packing:
+def packing(lengths):
     return Packing.of(np.array(lengths, dtype=np.int64))
 
 
-def tensors(
-    parts: Sequence[tuple[Sequence[int], int]], width: int, dtype: torch.dtype = torch.float64
-) -> list[Tensor]:
+def tensors(parts, width, dtype=torch.float64):
     """Random `(1, tokens, parts width)`, NaN in the tail."""
     generator = torch.Generator().manual_seed(3)
     made = []
@@ -50,13 +44,7 @@ def tensors(
     return made
 
 
-def formula(
-    inputs: list[Tensor],
-    lengths: tuple[Sequence[int], Sequence[int]],
-    heads: int,
-    causal: bool,
-    noise: Callable[[int], Tensor] = lambda sentence: torch.ones(()),
-) -> Tensor:
+def formula(inputs, lengths, heads, causal, noise=lambda sentence: torch.ones(())):
     """softmax(q k^T / sqrt(d_h)) * noise v of each sentence alone, zeros in the tail."""
     q, k, v = (part[0].unflatten(1, (heads, -1)) for part in separate(tuple(inputs)))
     sides = (x[:-TAIL].split(lengths[side]) for x, side in ((q, 0), (k, 1), (v, 1)))
@@ -70,18 +58,18 @@ def formula(
     return torch.cat([*read, q.new_zeros(TAIL, q[0].numel())])[None]
 
 
-def towards(y: Tensor) -> Tensor:
+def towards(y):
     """A gradient of the results, NaN in the tail."""
     g = torch.randn(y.shape, generator=torch.Generator().manual_seed(4)).to(y.dtype)
     g[:, -TAIL:] = torch.nan
     return g
 
 
-def gradients(y: Tensor, inputs: list[Tensor]) -> tuple[Tensor, ...]:
+def gradients(y, inputs):
     return torch.autograd.grad(y, inputs, towards(y))
 
 
-def wanted(y: Tensor, inputs: list[Tensor]) -> list[Tensor]:
+def wanted(y, inputs):
     """The gradients of `formula`, zeros in the tail."""
     grads = torch.autograd.grad(y, inputs, towards(y).nan_to_num())
     return [grad.nan_to_num() for grad in grads]
@@ -91,7 +79,7 @@ def wanted(y: Tensor, inputs: list[Tensor]) -> list[Tensor]:
 @pytest.mark.parametrize(
     ("lengths", "heads", "size"), [(SHORT, 3, 16), (LONG, 1, 32), (FEW_LONG, 2, 64)]
 )
-def test_self_attention(lengths: Sequence[int], heads: int, size: int, causal: bool) -> None:
+def test_self_attention(lengths, heads, size, causal):
     inputs = tensors([(lengths, 3)], heads * size)
     mask = Mask(causal=causal, queries=packing(lengths))
     ours = attention(*inputs, heads=heads, mask=mask)
@@ -102,7 +90,7 @@ def test_self_attention(lengths: Sequence[int], heads: int, size: int, causal: b
 
 @pytest.mark.parametrize("parts", [(2,), (1, 1)])
 @pytest.mark.parametrize("keys", [(7, 16, 1, 3, 17, 0, 0), (70, 1, 64, 33, 130, 0, 0)])
-def test_cross_attention(keys: Sequence[int], parts: Sequence[int]) -> None:
+def test_cross_attention(keys, parts):
     queries = (2, 65, 16, 31, 1, 0, 0)
     inputs = tensors([(queries, 1), *((keys, number) for number in parts)], 32)
     mask = Mask(queries=packing(queries), keys=packing(keys))
@@ -112,7 +100,7 @@ def test_cross_attention(keys: Sequence[int], parts: Sequence[int]) -> None:
     assert_close(list(gradients(ours, inputs)), wanted(theirs, inputs), **EXACT)
 
 
-def test_sentences_without_keys_or_without_queries_have_zeros() -> None:
+def test_sentences_without_keys_or_without_queries_have_zeros():
     q, kv = inputs = tensors([((3, 2), 1), ((0, 4), 2)], 16)
     mask = Mask(queries=packing((3, 2)), keys=packing((0, 4)))
     read = attention(*inputs, heads=1, mask=mask)
@@ -123,7 +111,7 @@ def test_sentences_without_keys_or_without_queries_have_zeros() -> None:
     assert not dkv[:, :3].any() and dkv[:, 3].any()
 
 
-def test_fp16_is_summed_in_fp32() -> None:
+def test_fp16_is_summed_in_fp32():
     inputs = tensors([(SHORT, 3)], 64, torch.float16)
     ours = attention(*inputs, heads=2, mask=Mask(queries=packing(SHORT)))
     exact = [x.detach().double().requires_grad_() for x in inputs]
@@ -134,20 +122,11 @@ def test_fp16_is_summed_in_fp32() -> None:
     assert_close(given.double(), want, rtol=2**-9, atol=2**-8)
 
 
-def test_an_expanded_gradient_is_read() -> None:
-    inputs = tensors([(SHORT, 3)], 16)
-    ours = attention(*inputs, heads=1, mask=Mask(queries=packing(SHORT)))
-    (given,) = torch.autograd.grad(ours.sum(), inputs)
-    theirs = formula(inputs, (SHORT, SHORT), 1, False)
-    (want,) = torch.autograd.grad(theirs.sum(), inputs)
-    assert_close(given, want.nan_to_num(), **EXACT)
-
-
 # Dropout: values are unit vectors, so that the results are the weights.
 LENGTHS, HEADS, SIZE, RATE = (64, 33, 64, 17, 48), 2, 64, 0.3
 
 
-def dropped(seed: int) -> tuple[Tensor, list[Tensor]]:
+def dropped(seed):
     inputs = tensors([(LENGTHS, 3)], HEADS * SIZE)
     with torch.no_grad():
         units = torch.cat([torch.eye(SIZE)[:length] for length in LENGTHS])
@@ -157,13 +136,13 @@ def dropped(seed: int) -> tuple[Tensor, list[Tensor]]:
     return attention(*inputs, heads=HEADS, mask=mask, dropout_p=RATE), inputs
 
 
-def kept(read: Tensor) -> list[Tensor]:
+def kept(read):
     """`(heads, queries, keys)` of each sentence."""
     split = read[0, :-TAIL].unflatten(1, (HEADS, SIZE)).transpose(0, 1).split(LENGTHS, dim=1)
     return [part[:, :, :length] != 0 for part, length in zip(split, LENGTHS, strict=True)]
 
 
-def test_dropout_has_one_mask_in_both_passes() -> None:
+def test_dropout_has_one_mask_in_both_passes():
     ours, inputs = dropped(seed=1)
     masks = kept(ours.detach())
     scale = torch.tensor(1 / (1 - RATE), dtype=torch.float64)
@@ -173,9 +152,10 @@ def test_dropout_has_one_mask_in_both_passes() -> None:
     assert_close(list(gradients(ours, inputs)), wanted(theirs, inputs), **close)
 
 
-def test_dropout_keeps_the_rest_and_draws_each_weight_by_itself() -> None:
-    masks = kept(dropped(seed=1)[0].detach())
-    noise = [mask.double() - (1 - RATE) for mask in masks]
+def test_dropout_keeps_the_rest_and_draws_each_weight_by_itself():
+    first, again, other = (dropped(seed)[0].detach() for seed in (1, 1, 2))
+    assert torch.equal(first, again)
+    noise, others = ([mask.double() - (1 - RATE) for mask in kept(read)] for read in (first, other))
     pairs = {
         "rate": [each.flatten() for each in noise],
         "queries": [(each[:, 1:] * each[:, :-1]).flatten() for each in noise],
@@ -183,6 +163,7 @@ def test_dropout_keeps_the_rest_and_draws_each_weight_by_itself() -> None:
         "diagonals": [(each[:, 1:, 1:] * each[:, :-1, :-1]).flatten() for each in noise],
         "heads": [(each[0] * each[1]).flatten() for each in noise],
         "sentences": [(noise[0] * noise[2]).flatten()],
+        "seeds": [(a * b).flatten() for a, b in zip(noise, others, strict=True)],
     }
     for name, each in pairs.items():
         products = torch.cat(each)
@@ -190,29 +171,20 @@ def test_dropout_keeps_the_rest_and_draws_each_weight_by_itself() -> None:
         assert products.mean().abs() < 4 * deviation / len(products) ** 0.5, name
 
 
-def test_dropout_is_drawn_from_the_default_generator() -> None:
-    (first, _), (again, _), (other, _) = dropped(1), dropped(1), dropped(2)
-    assert torch.equal(first, again)
-    same = torch.cat([(a == b).flatten() for a, b in zip(kept(first), kept(other), strict=True)])
-    assert abs(float(same.double().mean()) - (RATE**2 + (1 - RATE) ** 2)) < 0.02
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_the_side_of_tiles_changes_nothing(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_side_of_tiles_changes_nothing(monkeypatch):
     inputs = tensors([((40, 3, 17), 3)], 32)
-    mask = Mask(causal=causal, queries=packing((40, 3, 17)))
+    mask = Mask(causal=True, queries=packing((40, 3, 17)))
     results = []
-    for side in (16, 32, 64):
+    for side in (16, 64):
         monkeypatch.setattr(triton_attention, "side", lambda *_, side=side: side)
         torch.manual_seed(1)
         read = attention(*inputs, heads=2, mask=mask, dropout_p=0.2)
         results.append([read, *gradients(read, inputs)])
-    assert_close(results[0], results[2], **EXACT)
-    assert_close(results[1], results[2], **EXACT)
+    assert_close(*results, **EXACT)
 
 
 @pytest.mark.parametrize("across", [False, True])
-def test_the_operation_is_what_the_compiler_is_told(across: bool) -> None:
+def test_the_operation_is_what_the_compiler_is_told(across):
     inputs = tensors([(SHORT, 1), (SHORT, 2)] if across else [(SHORT, 3)], 32)
     offsets = packing(SHORT).offsets
     arguments = (inputs[0], inputs[1] if across else None, 2, 0.0, offsets, offsets, 17, False)
@@ -223,11 +195,11 @@ def test_the_operation_is_what_the_compiler_is_told(across: bool) -> None:
 
 
 @pytest.mark.parametrize("across", [False, True])
-def test_a_compiled_layer_has_one_graph(across: bool) -> None:
+def test_a_compiled_layer_has_one_graph(across):
     torch.manual_seed(0)
     make = CrossAttention(32, 2) if across else SelfAttention(32, 2, causal=True)
     layer = make.double()
-    compiled = torch.compile(layer, backend="aot_eager", dynamic=True, fullgraph=True)
+    compiled = torch.compile(layer, backend="eager", dynamic=True, fullgraph=True)
     for lengths in (SHORT, FEW_LONG):
         x = torch.randn(1, sum(lengths), 32, dtype=torch.float64, requires_grad=True)
         memory = torch.randn(1, sum(SHORT[: len(lengths)]), 32, dtype=torch.float64)

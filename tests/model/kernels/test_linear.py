@@ -1,24 +1,21 @@
 """Linear maps through oneDNN against torch's own."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 from torch.testing import assert_close
 
+from model.drawn import drawn
 from nmtdeep.model.kernels import linear
 
 SHAPES = pytest.mark.parametrize("shape", [(7,), (2, 5), (3, 1), (0,)], ids=str)
 
 
-def drawn(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    generator = torch.Generator().manual_seed(len(shape))
-    return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
+def inputs_of(*shapes, dtype=torch.float32):
+    return [drawn(*shape, seed=len(shape), dtype=dtype).requires_grad_() for shape in shapes]
 
 
-def with_gradients(y: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
+def with_gradients(y, *inputs):
     towards = torch.linspace(-1, 1, y.numel()).view(y.shape).to(y.dtype)
     return y, *torch.autograd.grad(y, inputs, towards)
 
@@ -26,10 +23,8 @@ def with_gradients(y: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
 @SHAPES
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_values_and_gradients_equal_those_of_torch(
-    shape: tuple[int, ...], relu: bool, dtype: torch.dtype
-) -> None:
-    inputs = drawn(*shape, 33, dtype=dtype), drawn(18, 33, dtype=dtype), drawn(18, dtype=dtype)
+def test_values_and_gradients_equal_those_of_torch(shape, relu, dtype):
+    inputs = inputs_of((*shape, 33), (18, 33), (18,), dtype=dtype)
     exact = [tensor.detach().double().requires_grad_() for tensor in inputs]
     y = F.linear(*exact)
     expected = with_gradients(y.relu() if relu else y, *exact)
@@ -40,8 +35,8 @@ def test_values_and_gradients_equal_those_of_torch(
 
 
 @pytest.mark.parametrize("relu", [False, True])
-def test_autocast_rounds_inputs_and_results(relu: bool) -> None:
-    inputs = drawn(4, 6, 32), drawn(16, 32), drawn(16)
+def test_autocast_rounds_inputs_and_results(relu):
+    inputs = inputs_of((4, 6, 32), (16, 32), (16,))
     exact = [tensor.detach().bfloat16().double().requires_grad_() for tensor in inputs]
     y = F.linear(*exact)
     expected = with_gradients(y.relu() if relu else y, *exact)
@@ -54,8 +49,8 @@ def test_autocast_rounds_inputs_and_results(relu: bool) -> None:
         assert_close(tensor.double(), reference, rtol=2**-6, atol=2**-4)
 
 
-def test_rows_of_a_larger_weight_and_strided_input() -> None:
-    weight, x = drawn(12, 8), drawn(4, 6, 8)
+def test_rows_of_a_larger_weight_and_strided_input():
+    weight, x = inputs_of((12, 8), (4, 6, 8))
     part, every_other = weight[3:7], x[:, ::2].transpose(0, 1)
     expected = with_gradients(F.linear(every_other, part), x, weight)
     assert_close(
@@ -63,7 +58,7 @@ def test_rows_of_a_larger_weight_and_strided_input() -> None:
     )
 
 
-def test_only_wanted_gradients_are_computed() -> None:
-    weight = drawn(3, 4)
+def test_only_wanted_gradients_are_computed():
+    (weight,) = inputs_of((3, 4))
     y = linear(torch.ones(2, 4), weight)
     assert_close(torch.autograd.grad(y.sum(), weight)[0], torch.full((3, 4), 2.0))

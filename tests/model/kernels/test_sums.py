@@ -1,16 +1,13 @@
 """Sums of earlier outputs and their gradients against the formula, summed by autograd."""
 
-from __future__ import annotations
-
 import gc
 import weakref
-from collections.abc import Sequence
 
 import pytest
 import torch
-from torch import Tensor
 from torch.testing import assert_close
 
+from model.drawn import drawn as normal
 from nmtdeep.model.kernels.sums import BLOCK, PART, Sums, dot_products
 
 # More outputs than two blocks.
@@ -18,22 +15,21 @@ OUTPUTS, SHAPE = 2 * BLOCK + 3, (2, 3, 4)
 EXACT = {"rtol": 0, "atol": 1e-11}
 
 
-def drawn(*shape: int, seed: int, dtype: torch.dtype = torch.float64) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, generator=generator, dtype=dtype).requires_grad_()
+def drawn(*shape, seed, dtype=torch.float64):
+    return normal(*shape, seed=seed, dtype=dtype).requires_grad_()
 
 
-def numbers(seed: int, features: int = 1, dtype: torch.dtype = torch.float64) -> Tensor:
+def numbers(seed, features=1, dtype=torch.float64):
     """Weights whose sums stay about as large as the outputs."""
     weights = drawn(OUTPUTS, OUTPUTS, features, seed=seed, dtype=dtype).detach()
     return (weights / OUTPUTS).requires_grad_()
 
 
-def layer(read: Tensor, number: int) -> Tensor:
+def layer(read, number):
     return torch.sin((number + 1) * read)
 
 
-def ours(x: Tensor, weights: Tensor, window: int | None, used: Sequence[int]) -> Tensor:
+def ours(x, weights, window, used):
     """Outputs that each read those below, and the sum of the reads in `used`."""
     sums = Sums(weights, x, window=window)
     token = sums.add(x)
@@ -45,7 +41,7 @@ def ours(x: Tensor, weights: Tensor, window: int | None, used: Sequence[int]) ->
     return sum(reads[row].square().sum() for row in used)
 
 
-def formula(x: Tensor, weights: Tensor, window: int | None, used: Sequence[int]) -> Tensor:
+def formula(x, weights, window, used):
     outputs, reads = [x], []
     for row in range(OUTPUTS):
         seen = range(max(0, row + 1 - (window or OUTPUTS)), row + 1)
@@ -55,11 +51,9 @@ def formula(x: Tensor, weights: Tensor, window: int | None, used: Sequence[int])
 
 
 @pytest.mark.parametrize("features", [1, SHAPE[-1]])
-@pytest.mark.parametrize("window", [1, 2, BLOCK + 1, OUTPUTS, None])
-@pytest.mark.parametrize("used", [[OUTPUTS - 1], [2], [0, BLOCK + 1], range(OUTPUTS)], ids=str)
-def test_values_and_gradients_equal_the_formula(
-    features: int, window: int | None, used: Sequence[int]
-) -> None:
+@pytest.mark.parametrize("window", [1, BLOCK + 1, None])
+@pytest.mark.parametrize("used", [[2], [0, BLOCK + 1], range(OUTPUTS)], ids=str)
+def test_values_and_gradients_equal_the_formula(features, window, used):
     inputs = drawn(*SHAPE, seed=1), numbers(2, features)
     result, exact = ours(*inputs, window, used), formula(*inputs, window, used)
     assert_close(result, exact, **EXACT)
@@ -69,7 +63,7 @@ def test_values_and_gradients_equal_the_formula(
     assert_close(torch.autograd.grad(result, inputs), expected, **EXACT)
 
 
-def test_outputs_and_gradients_in_half_precision() -> None:
+def test_outputs_and_gradients_in_half_precision():
     count = BLOCK - 1
     outputs = [drawn(*SHAPE, seed=seed, dtype=torch.float32) for seed in range(count)]
     weights = drawn(count, count, 1, seed=9, dtype=torch.float32)
@@ -90,13 +84,13 @@ def test_outputs_and_gradients_in_half_precision() -> None:
     assert_close(list(found), [*(number * slope for number in last), expected], **close)
 
 
-def test_dot_products_of_long_rows() -> None:
+def test_dot_products_of_long_rows():
     one, other = drawn(3, 2 * PART + 5, seed=1).detach(), drawn(4, 2 * PART + 5, seed=2).detach()
     expected = torch.tensor([[a.dot(b) for b in other] for a in one], dtype=torch.float64)
     assert_close(dot_products(one, other), expected)
 
 
-def test_fixed_weights_and_a_fixed_input() -> None:
+def test_fixed_weights_and_a_fixed_input():
     x, weights = drawn(*SHAPE, seed=1), numbers(2)
     (for_x,) = torch.autograd.grad(ours(x, weights.detach(), OUTPUTS, [OUTPUTS - 1]), x)
     (for_weights,) = torch.autograd.grad(ours(x.detach(), weights, OUTPUTS, [OUTPUTS - 1]), weights)
@@ -104,7 +98,7 @@ def test_fixed_weights_and_a_fixed_input() -> None:
     assert_close((for_x, for_weights), expected, **EXACT)
 
 
-def test_memory_is_freed_with_the_graph() -> None:
+def test_memory_is_freed_with_the_graph():
     gc.disable()
     try:
         sums = Sums(torch.ones(2, 2, 1).double(), x := drawn(*SHAPE, seed=1))

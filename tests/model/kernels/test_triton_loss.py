@@ -1,14 +1,11 @@
 """Triton's kernel of the loss, on its interpreter, against float64 cross-entropy of torch."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from unittest import mock
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, library
+from torch import library
 from torch.testing import assert_close
 
 pytest.importorskip("triton", reason="Triton is not installed")
@@ -22,14 +19,14 @@ CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 
 
 @pytest.fixture(autouse=True)
-def _interpreted() -> Iterator[None]:
+def _interpreted():
     language = triton_loss.tl
     functions = [(triton_loss, "_losses"), *((language, name) for name in ("max", "sum", "zeros"))]
     with interpreted(*functions):
         yield
 
 
-def expected(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
+def expected(logits, targets, smoothing):
     """Loss and nll of each position, and the gradient of the first.
 
     torch spreads its smoothing e over all types, the target too: e = eps V / (V - 1).
@@ -42,7 +39,7 @@ def expected(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor,
     return loss.detach(), F.cross_entropy(x, targets, **given).detach(), gradient
 
 
-def drawn(types: int, scale: float, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
+def drawn(types, scale, dtype=torch.float32):
     """Six rows; the targets are the ends of rows and of blocks, and two of padding."""
     generator = torch.Generator().manual_seed(types)
     logits = torch.randn(6, types, generator=generator) * scale
@@ -51,8 +48,8 @@ def drawn(types: int, scale: float, dtype: torch.dtype = torch.float32) -> tuple
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("types", [7, 1000, BLOCK, BLOCK + 3, 3 * BLOCK + 40])
-def test_losses_and_gradient(types: int, smoothing: float) -> None:
+@pytest.mark.parametrize("types", [7, BLOCK, BLOCK + 3, 3 * BLOCK + 40])
+def test_losses_and_gradient(types, smoothing):
     logits, targets = drawn(types, 3.0)
     loss, nll, gradient = expected(logits, targets, smoothing)
     logits[targets == PAD] = float("nan")  # not read
@@ -63,7 +60,7 @@ def test_losses_and_gradient(types: int, smoothing: float) -> None:
 
 
 @pytest.mark.parametrize("offset", [80.0, -80.0, 1e4])
-def test_large_logits(offset: float) -> None:
+def test_large_logits(offset):
     logits, targets = drawn(BLOCK + 3, 30.0)
     logits += offset
     loss, nll, gradient = expected(logits, targets, 0.1)
@@ -73,7 +70,7 @@ def test_large_logits(offset: float) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_is_rounded_once(dtype: torch.dtype) -> None:
+def test_half_precision_is_rounded_once(dtype):
     """The gradient only; the interpreter cuts bf16 off."""
     logits, targets = drawn(BLOCK + 8, 3.0, dtype)
     loss, nll, gradient = expected(logits, targets, 0.1)
@@ -84,7 +81,7 @@ def test_half_precision_is_rounded_once(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
-def test_logits_that_overflowed_give_no_number() -> None:
+def test_logits_that_overflowed_give_no_number():
     """So that a step in fp16 is skipped."""
     logits, targets = drawn(1000, 3.0)
     logits[0, 5] = float("inf")
@@ -92,7 +89,7 @@ def test_logits_that_overflowed_give_no_number() -> None:
 
 
 @pytest.mark.parametrize("chosen", [True, False])
-def test_training_takes_the_kernel_where_it_may(chosen: bool) -> None:
+def test_training_takes_the_kernel_where_it_may(chosen):
     logits, targets = drawn(1000, 3.0)
     loss, nll, gradient = expected(logits, targets, 0.1)
     how = training_loss.LossOptions(0.1, PAD, logits.dtype, chunk=6, rows=6, compiles=False)
@@ -105,7 +102,7 @@ def test_training_takes_the_kernel_where_it_may(chosen: bool) -> None:
     assert apart.isfinite().all()
 
 
-def test_the_operator_passes_torchs_checks() -> None:
+def test_the_operator_passes_torchs_checks():
     logits, targets = drawn(40, 3.0)
     checks = ("test_schema", "test_faketensor")
     library.opcheck(triton_loss.losses, (logits, targets, 0.1, PAD), test_utils=checks)

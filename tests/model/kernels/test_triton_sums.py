@@ -1,13 +1,9 @@
 """Triton's kernels of sums, on its interpreter, against float64 sums written out."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from unittest import mock
 
 import pytest
 import torch
-from torch import Tensor
 from torch.testing import assert_close
 
 from model.kernels.test_sums import OUTPUTS, drawn, formula, numbers, ours
@@ -25,19 +21,19 @@ CLOSE = {torch.float32: {"rtol": 1e-5, "atol": 1e-5}, torch.bfloat16: {"rtol": 2
 
 
 @pytest.fixture(autouse=True)
-def _interpreted() -> Iterator[None]:
+def _interpreted():
     with interpreted((triton_sums, "_sum")):
         yield
 
 
-def rows(count: int, length: int, seed: int, dtype: torch.dtype) -> Tensor:
+def rows(count, length, seed, dtype):
     return drawn(count, length, seed=seed).detach().to(dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("given", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("results", "count"), [(1, 1), (1, 6), (2, 5), (3, 40), (5, 4), (6, 30)])
-def test_weighted_sums(results: int, count: int, given: torch.dtype, dtype: torch.dtype) -> None:
+def test_weighted_sums(results, count, given, dtype):
     values, begin = rows(count, LENGTH, 1, given), rows(results, LENGTH, 2, given)
     square = drawn(count + 2, results + 1, seed=3, dtype=torch.float32).detach()
     weights = square[1:-1, 1:].T  # a transposed part, as for gradients
@@ -54,7 +50,7 @@ def test_weighted_sums(results: int, count: int, given: torch.dtype, dtype: torc
 
 @pytest.mark.parametrize("window", [2, None])
 @pytest.mark.parametrize("used", [[2], range(OUTPUTS)], ids=str)
-def test_sums_and_gradients_equal_the_formula(window: int | None, used: list[int]) -> None:
+def test_sums_and_gradients_equal_the_formula(window, used):
     inputs = drawn(2, 3, 4, seed=1, dtype=torch.float32), numbers(2, dtype=torch.float32)
     with mock.patch.object(sums, "is_fused", lambda *_: True):
         result = ours(*inputs, window, used)
@@ -66,7 +62,7 @@ def test_sums_and_gradients_equal_the_formula(window: int | None, used: list[int
     assert_close((result, *found), (exact, *expected), rtol=1e-4, atol=1e-4, check_dtype=False)
 
 
-def test_numbers_stay_in_half_precision_only_where_they_are_kept() -> None:
+def test_numbers_stay_in_half_precision_only_where_they_are_kept():
     """Weights are not rounded, and neither are sums in the dtype of what is read."""
     outputs = rows(4, 64, 1, torch.float32)
     weights = drawn(4, 4, 1, seed=2, dtype=torch.float32)

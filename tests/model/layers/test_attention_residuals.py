@@ -1,28 +1,25 @@
 """Attention residuals against loops over outputs and positions; their special cases."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
 from torch.testing import assert_close
 
+from model.drawn import drawn, filled, started
 from nmtdeep.model.layers.attention_residuals import AttentionResiduals
-from nmtdeep.model.transformer import Transformer
 
 SUBLAYERS, WIDTH, EPSILON = 5, 4, 1e-3
 SHAPE = (2, 3, WIDTH)
 
 
-def sublayer(number: int, x: Tensor) -> Tensor:
+def sublayer(number, x):
     """Some function, another one for each sublayer."""
     return torch.sin((number + 1) * x.roll(1, dims=-1))
 
 
-def through(combination: AttentionResiduals, x: Tensor) -> list[Tensor]:
+def through(combination, x):
     """The input of each sublayer, and the top."""
     history = combination.start(x)
     reads = [combination.read(history)]
@@ -32,18 +29,16 @@ def through(combination: AttentionResiduals, x: Tensor) -> list[Tensor]:
     return reads
 
 
-def residuals(block: int, deviation: float) -> AttentionResiduals:
-    module = AttentionResiduals(SUBLAYERS, WIDTH, block=block, epsilon=EPSILON).double()
-    with torch.no_grad():
-        module.query.normal_(0, deviation, generator=torch.Generator().manual_seed(block))
-    return module
+def residuals(block, deviation):
+    module = AttentionResiduals(SUBLAYERS, WIDTH, block=block, epsilon=EPSILON)
+    return filled(module, deviation, seed=block)
 
 
-def x() -> Tensor:
-    return torch.randn(SHAPE, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
+def x():
+    return drawn(*SHAPE, seed=7)
 
 
-def attended(query: Tensor, values: list[Tensor]) -> Tensor:
+def attended(query, values):
     """Eq. 2 and 4 of the Kimi Team for each position."""
     result = torch.empty(SHAPE, dtype=torch.float64)
     for place in torch.cartesian_prod(torch.arange(SHAPE[0]), torch.arange(SHAPE[1])).tolist():
@@ -59,7 +54,7 @@ def attended(query: Tensor, values: list[Tensor]) -> Tensor:
 
 
 @pytest.mark.parametrize("block", [1, 2, 3, 9])
-def test_reads_equal_equations_2_to_6(block: int) -> None:
+def test_reads_equal_equations_2_to_6(block):
     """A block of 1 is Full AttnRes; 5 sublayers leave blocks of 2 and of 3 a smaller last one."""
     module = residuals(block, 1.0)
     outputs: list[Tensor] = []
@@ -72,22 +67,14 @@ def test_reads_equal_equations_2_to_6(block: int) -> None:
         outputs.append(sublayer(number, expected))
 
 
-def test_at_the_start_each_sublayer_reads_the_mean_of_all_outputs() -> None:
-    module = residuals(1, 1.0)
-    with torch.no_grad():
-        for parameter, value in module.init_constants():
-            parameter.copy_(value)
+def test_at_the_start_each_sublayer_reads_the_mean_of_all_outputs():
     outputs = [x()]
-    for number, read in enumerate(through(module, x())):
+    for number, read in enumerate(through(started(residuals(1, 1.0)), x())):
         assert_close(read, sum(outputs) / len(outputs))
         outputs.append(sublayer(number, read))
 
 
-def test_the_first_sublayer_reads_the_embedding() -> None:
-    assert_close(through(residuals(2, 5.0), x())[0], x())
-
-
-def test_grown_queries_come_with_their_layers(tiny_model: Callable[..., Transformer]) -> None:
+def test_grown_queries_come_with_their_layers(tiny_model):
     reads = {"type": "attention_residuals"}
     old, new = (
         tiny_model(seed=depth, combinations=(reads, "residual"), depth=depth) for depth in (2, 4)

@@ -1,16 +1,14 @@
 """RMS norms, also of queries and keys, rotary positions and gated maps, against torch or loops."""
 
-from __future__ import annotations
-
 import cmath
-from collections.abc import Callable
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 from torch.testing import assert_close
 
+from model.drawn import drawn, filled
 from nmtdeep.config.load import from_mapping
 from nmtdeep.errors import ConfigError
 from nmtdeep.model.layers.attention import CrossAttention, SelfAttention
@@ -24,21 +22,12 @@ WIDTH, HEADS, BASE = 12, 2, 100.0
 EXACT = {"rtol": 0, "atol": 1e-12}
 
 
-def random(module: nn.Module) -> nn.Module:
-    generator = torch.Generator().manual_seed(3)
-    with torch.no_grad():
-        for parameter in module.double().parameters():
-            parameter.normal_(0.3, 0.5, generator=generator)
-    return module
+def inputs(*shape, seed=1):
+    return drawn(*shape, seed=seed)
 
 
-def inputs(*shape: int, seed: int = 1) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, generator=generator, dtype=torch.float64)
-
-
-def test_rms_norm_equals_its_formula_and_keeps_the_weights_precision() -> None:
-    norm, x = random(RmsNorm(WIDTH, eps=1e-3)), inputs(2, 3, WIDTH)
+def test_rms_norm_equals_its_formula_and_keeps_the_weights_precision():
+    norm, x = filled(RmsNorm(WIDTH, eps=1e-3)), inputs(2, 3, WIDTH)
     for place in ((0, 1), (1, 2)):
         mean = sum(float(value) ** 2 for value in x[place]) / WIDTH
         expected = norm.weight * x[place] / (mean + 1e-3) ** 0.5
@@ -46,7 +35,7 @@ def test_rms_norm_equals_its_formula_and_keeps_the_weights_precision() -> None:
     assert norm.float()(x.bfloat16()).dtype == torch.float32
 
 
-def rotated(head: Tensor, position: int) -> list[float]:
+def rotated(head, position):
     """The features i and i + d_h/2 as a complex number, times e^(i m theta)."""
     half = len(head) // 2
     turned = [
@@ -56,7 +45,7 @@ def rotated(head: Tensor, position: int) -> list[float]:
     return [number.real for number in turned] + [number.imag for number in turned]
 
 
-def test_rotary_positions_are_products_of_complex_numbers() -> None:
+def test_rotary_positions_are_products_of_complex_numbers():
     rotary, x = Rotary(WIDTH // HEADS, base=BASE), inputs(2, 4, WIDTH)
     positions = torch.tensor([0, 1, 5, 900])
     out = rotary(x, positions).view(2, 4, HEADS, -1)
@@ -67,26 +56,26 @@ def test_rotary_positions_are_products_of_complex_numbers() -> None:
     assert rotary(x.bfloat16(), positions).dtype == torch.bfloat16
 
 
-def test_scores_of_rotary_positions_depend_on_distances_only() -> None:
+def test_scores_of_rotary_positions_depend_on_distances_only():
     rotary, (q, k) = Rotary(WIDTH, base=BASE), inputs(2, 1, 1, WIDTH)
 
-    def score(m: int, n: int) -> float:
+    def score(m, n):
         return float((rotary(q, torch.tensor([m])) * rotary(k, torch.tensor([n]))).sum())
 
     assert score(9, 4) == pytest.approx(score(5, 0), abs=1e-12)
     assert abs(score(9, 4) - score(4, 9)) > 1e-3
 
 
-def attention(kind: Callable[..., nn.Module], **options: object) -> nn.Module:
+def attention(kind, **options):
     norms = [HeadNorm(WIDTH // HEADS, eps=1e-5) for _ in range(2)]
-    return random(kind(WIDTH, HEADS, norms=norms, **options))
+    return filled(kind(WIDTH, HEADS, norms=norms, **options))
 
 
-def heads_of(x: Tensor) -> Tensor:
+def heads_of(x):
     return x.view(len(x), -1, HEADS, WIDTH // HEADS).transpose(1, 2)
 
 
-def by_torch(module: nn.Module, q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Tensor:
+def by_torch(module, q, k, v, *, causal):
     """F.scaled_dot_product_attention of normalized queries and keys."""
     q, k = (
         F.rms_norm(heads_of(part), (WIDTH // HEADS,), norm.weight, 1e-5)
@@ -105,7 +94,7 @@ def by_torch(module: nn.Module, q: Tensor, k: Tensor, v: Tensor, *, causal: bool
 
 @torch.no_grad()
 @pytest.mark.parametrize("causal", [False, True])
-def test_attention_equals_torchs(causal: bool) -> None:
+def test_attention_equals_torchs(causal):
     x, memory = inputs(2, 5, WIDTH), inputs(2, 4, WIDTH, seed=2)
     rotary = Rotary(WIDTH // HEADS, base=BASE)
     own = attention(SelfAttention, causal=causal, rotary=rotary)
@@ -120,7 +109,7 @@ def test_attention_equals_torchs(causal: bool) -> None:
 
 
 @torch.no_grad()
-def test_positions_count_from_the_start_of_each_packed_sentence() -> None:
+def test_positions_count_from_the_start_of_each_packed_sentence():
     own = attention(SelfAttention, causal=True, rotary=Rotary(WIDTH // HEADS, base=BASE))
     first, second = inputs(1, 3, WIDTH), inputs(1, 2, WIDTH, seed=2)
     packing = Packing(torch.tensor([0, 3, 5], dtype=torch.int32), torch.tensor([0, 1, 2, 3, 4]), 3)
@@ -130,9 +119,9 @@ def test_positions_count_from_the_start_of_each_packed_sentence() -> None:
 
 
 @pytest.mark.parametrize(("activation", "f"), [(nn.SiLU(), F.silu), (nn.GELU(), F.gelu)])
-def test_gated_maps_equal_their_formula(activation: nn.Module, f: Callable) -> None:
+def test_gated_maps_equal_their_formula(activation, f):
     """(f(x W) * x V) W_2 (Shazeer 2020, Eq. 6), and an initializer draws three matrices."""
-    module, x = random(FeedForward(WIDTH, 7, activation=Gated(activation))), inputs(2, 3, WIDTH)
+    module, x = filled(FeedForward(WIDTH, 7, activation=Gated(activation))), inputs(2, 3, WIDTH)
     (w, v), (b, c) = module.inner.weight.chunk(2), module.inner.bias.chunk(2)
     expected = module.outer(f(x @ w.T + b) * (x @ v.T + c))
     assert_close(module(x, Context()), expected, **EXACT)
@@ -140,9 +129,7 @@ def test_gated_maps_equal_their_formula(activation: nn.Module, f: Callable) -> N
     assert drawn == [("inner", WIDTH, 7), ("inner", WIDTH, 7), ("outer", 7, WIDTH)]
 
 
-def test_rotation_needs_pairs_of_features() -> None:
-    with pytest.raises(ConfigError, match="3 features of a head are no pairs to rotate"):
-        from_mapping({"model": {"positions": "rotary", "width": 24}})
-    narrow = {"positions": "rotary", "encoder": {"width": 24}, "embeddings": {"sharing": "decoder"}}
-    with pytest.raises(ConfigError, match="3 features of a head are no pairs to rotate"):
-        from_mapping({"model": narrow})
+def test_rotation_needs_pairs_of_features():
+    for where in ({}, {"encoder": {"width": 24}, "embeddings": {"sharing": "decoder"}}):
+        with pytest.raises(ConfigError, match="3 features of a head"):
+            from_mapping({"model": {"width": 24, "positions": "rotary"} | where})

@@ -1,7 +1,5 @@
 """The memories that decoder layers attend to."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 from torch.testing import assert_close
@@ -12,11 +10,11 @@ from nmtdeep.model.layers.linear import Linear
 OUTPUTS = [torch.full((1, 2, 4), float(number), dtype=torch.float64) for number in (1, 5, 9)]
 
 
-def test_every_layer_reads_the_top() -> None:
+def test_every_layer_reads_the_top():
     assert [memory is OUTPUTS[2] for memory in TopLayer(3)(OUTPUTS[2], OUTPUTS)] == [True] * 3
 
 
-def test_a_projection_takes_the_top_to_the_decoders_width() -> None:
+def test_a_projection_takes_the_top_to_the_decoders_width():
     bridge = Projection(3, Linear(4, 2)).double()
     top = torch.randn(1, 2, 4, dtype=torch.float64)
     memories = bridge(top, OUTPUTS)
@@ -30,7 +28,7 @@ def test_a_projection_takes_the_top_to_the_decoders_width() -> None:
     assert_close(deeper(top, OUTPUTS)[4], memories[0], rtol=0, atol=0)
 
 
-def test_transparent_attention_is_a_softmax_over_layers() -> None:
+def test_transparent_attention_is_a_softmax_over_layers():
     bridge = Transparent(2, 2, nn.Identity()).double()
     with torch.no_grad():
         bridge.weight.copy_(torch.tensor([[0.0, 0.0, 0.0], [1.0, 2.0, 3.0]]))
@@ -44,7 +42,7 @@ def test_transparent_attention_is_a_softmax_over_layers() -> None:
     assert not start.any()
 
 
-def test_the_norm_follows_the_sum() -> None:
+def test_the_norm_follows_the_sum():
     norm = nn.LayerNorm(4).double()
     outputs = [torch.randn(1, 2, 4, dtype=torch.float64) for _ in range(3)]
     bridge = Transparent(2, 1, norm).double()
@@ -52,7 +50,7 @@ def test_the_norm_follows_the_sum() -> None:
     assert_close(bridge(outputs[2], outputs)[0], norm(sum(outputs) / 3))
 
 
-def test_dropout_removes_weights() -> None:
+def test_dropout_removes_weights():
     bridge = Transparent(2, 500, nn.Identity(), dropout=0.5).double().train()
     torch.nn.init.zeros_(bridge.weight)
     torch.manual_seed(1)

@@ -1,7 +1,5 @@
 """Dropout of an embedding by hand; tests/model/test_transformer.py has the rest of the formula."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn
@@ -11,11 +9,11 @@ from nmtdeep.model.layers.embedding import TokenEmbedding
 TABLE = [[9.0] * 4, [1.0, 2.0, 3.0, 4.0], [-1.0, 0.0, 0.5, 2.0]]
 
 
-def parameter(values: list) -> nn.Parameter:
+def parameter(values):
     return nn.Parameter(torch.tensor(values, dtype=torch.float64))
 
 
-def test_dropout_is_on_the_sum() -> None:
+def test_dropout_is_on_the_sum():
     embedding = TokenEmbedding(parameter(TABLE), nn.Identity(), bias=None, dropout=0.5)
     embedding.positions.forward = lambda x, start: x + 1
     torch.manual_seed(1)
@@ -26,7 +24,7 @@ def test_dropout_is_on_the_sum() -> None:
     ]
 
 
-def test_an_id_may_have_the_row_of_another_and_the_scale_may_be_one() -> None:
+def test_an_id_may_have_the_row_of_another_and_the_scale_may_be_one():
     embedding = TokenEmbedding(
         parameter(TABLE), nn.Identity(), bias=None, dropout=0.0, scale=1.0, alias=(1, 0)
     )

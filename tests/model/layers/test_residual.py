@@ -1,13 +1,10 @@
 """Positions of the norm, by hand: the norm of (1, 3) is (-1, 1)."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from nmtdeep.model.layers.residual import (
     Admin,
@@ -16,26 +13,25 @@ from nmtdeep.model.layers.residual import (
     NormalizedResidual,
     PostNorm,
     PreNorm,
-    Residual,
     ReZero,
     deep_norm_scales,
 )
-from nmtdeep.model.layers.sublayer import Context, State, Sublayer
+from nmtdeep.model.layers.sublayer import Context, Sublayer
 
 
 class Double(Sublayer):
     """2 x."""
 
-    def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
+    def forward(self, x, context, state=None):
         return 2 * x
 
 
-def wrap(kind: type[Residual], dropout: float = 0.0) -> Residual:
+def wrap(kind, dropout=0.0):
     norm = nn.LayerNorm(2, eps=0.0, dtype=torch.float64)
     return kind(Double(), norm, dropout=dropout)
 
 
-def weighted(kind: type[Residual], value: object) -> Residual:
+def weighted(kind, value):
     """A wrapper with a parameter, set to `value`."""
     wrapper = wrap(kind) if issubclass(kind, Admin) else kind(Double(), dropout=0.0)
     with torch.no_grad():
@@ -62,25 +58,25 @@ def weighted(kind: type[Residual], value: object) -> Residual:
     ],
     ids=["pre", "post", "normalized", "none", "rezero", "admin", "admin more", "deep"],
 )
-def test_by_hand(make: Callable[[], Residual], expected: list[float]) -> None:
+def test_by_hand(make, expected):
     x = torch.tensor([[[1.0, 3.0]]], dtype=torch.float64)
     assert make()(x, Context())[0, 0].tolist() == pytest.approx(expected, abs=1e-12)
 
 
-def test_wrappers_with_a_weight_start_as_the_identity_and_as_post_norm() -> None:
+def test_wrappers_with_a_weight_start_as_the_identity_and_as_post_norm():
     starts = [dict(weighted(kind, 0.0).init_constants()) for kind in (ReZero, Admin)]
     assert [[value.tolist() for value in start.values()] for start in starts] == [[[0]], [[1, 1]]]
 
 
 @pytest.mark.parametrize(("n", "m"), [(6, 6), (18, 18), (30, 6)])
-def test_scales_of_deep_norm(n: int, m: int) -> None:
+def test_scales_of_deep_norm(n, m):
     (alpha_e, beta_e), (alpha_d, beta_d) = deep_norm_scales(n, m)
     assert math.log(alpha_e / 0.81) == pytest.approx((4 * math.log(n) + math.log(m)) / 16)
     assert alpha_e * beta_e == pytest.approx(0.81 * 0.87)
     assert (alpha_d**4, beta_d**-4) == pytest.approx((3 * m, 12 * m))
 
 
-def test_dropout_applies_to_the_output_of_the_sublayer_only() -> None:
+def test_dropout_applies_to_the_output_of_the_sublayer_only():
     x = torch.tensor([1.0, 3.0], dtype=torch.float64).expand(1, 200, 2)
     torch.manual_seed(1)
     added = wrap(PreNorm, 0.5).train()(x, Context()) - x
