@@ -88,9 +88,25 @@ def test_two_processes_write_what_one_does_up_to_an_error_or_their_end(
 
 
 @pytest.mark.slow
-def test_killed_at_two_points_and_resumed(run, tiny_run, source, whole, tmp_path):
-    """Killed before the second chunk is written, and before the last."""
-    for line in (BUFFER + 1, 3 * BUFFER):
+def test_stdin_and_scores(run, tiny_run, source, lines):
+    """A pipe, whose chunks are answered as they come, and both uses of `score`."""
+    text, model = "".join(f"{line}\n" for line in lines), ("-m", tiny_run.newer, "--device", "cpu")
+    path = source.with_name("short")
+    path.write_text(text, "utf-8")
+    for words in (
+        ("translate", "-q", "--n-best", 2, "--format", "json"),
+        ("score", "--source", path, "--reference", path, "--json"),
+        ("score", "--source", path, "--target", path, "--log-prob", "--json"),
+    ):
+        one, two = (run(*words, *model, *more, stdin=text.encode()) for more in ((), TWO))
+        assert (two.code, two.out) == (0, one.out), two.err
+        assert one.out
+
+
+@pytest.mark.slow
+def test_killed_at_three_points_and_resumed(run, tiny_run, source, whole, tmp_path):
+    """Killed before the first chunk is written, before the second, and before the last."""
+    for line in (1, BUFFER + 1, 3 * BUFFER):
         out = tmp_path / f"{line}"
         words = ("translate", "-q", "-m", tiny_run.newer, "-i", source, "-o", out, "--resume")
         words += ("--device", "cpu", *TWO)
