@@ -17,14 +17,15 @@ def preprocess(
     recipe: options.Recipe,
     overrides: options.Overrides = None,
     *,
-    train: options.Corpora,
-    valid: Path,
+    train: Annotated[list[str] | None, Option(metavar="[NAME=]PREFIX")] = None,
+    valid: Path | None = None,
     test: list[Path] | None = None,
     out: options.Out,
     text: Annotated[Path | None, Option(metavar="RUN|DATA|FILE.model")] = None,
     source_lang: options.SourceLanguage = None,
     target_lang: options.TargetLanguage = None,
     input_is: Form | None = None,
+    merge: bool = False,
     workers: options.OptionalWhole = None,
     overwrite: options.Overwrite = False,
     dry_run: options.DryRun = False,
@@ -36,16 +37,26 @@ def preprocess(
 
     Args:
         train: Training text: PREFIX of PREFIX.en and PREFIX.de, or a .tsv or .jsonl file, packed
-            (.gz, .zst) or not. Several corpora: NAME=PREFIX each.
-        valid: Validation text, in the same forms.
+            (.gz, .zst) or not. Several corpora: NAME=PREFIX each. Required, unless --merge.
+        valid: Validation text, in the same forms. Required, unless --merge.
         test: Test text; the last part of its name is the name of the split.
         out: Data directory to write.
         text: Use the text pipeline of this run or data directory (settings, BPE, vocabulary), or
             this SentencePiece model; learn none. A model is fine-tuned on data of its own pipeline.
         input_is: Form of all files; bpe is text in subwords, of which none are learned. Default:
             text.input of the recipe.
+        merge: Join data directories of one text pipeline, named in the place of RECIPE: the shards
+            of a corpus that several machines preprocessed with --text.
         workers: Number of worker processes. Default: one per core.
     """
+    if merge:
+        shards = [Path(word) for word in (recipe, *(overrides or ()))]
+        _merge(shards, out, overwrite=overwrite, quiet=quiet)
+        return
+    for name, value in {"--train": train, "--valid": valid}.items():
+        if not value:
+            raise UserError("is missing", where=name, hint="pass the prefix of its text")
+    assert train and valid
     from nmtdeep.config.load import load_recipe
     from nmtdeep.devices import cores
     from nmtdeep.preprocessing.inputs import named
@@ -92,4 +103,18 @@ def preprocess(
         report.show()
         if reused:
             show(reused.compared(report))
+        typer.echo(f"data directory: {out}")
+
+
+def _merge(shards: list[Path], out: Path, *, overwrite: bool, quiet: bool) -> None:
+    from nmtdeep.data.corpus import DataDirectory
+    from nmtdeep.preprocessing.merging import merge
+    from nmtdeep.preprocessing.progress import ProgressBar
+
+    opened = [DataDirectory.open(shard, verify=False) for shard in shards]
+    pairs = sum(len(data.corpus(name)) for data in opened for name in data.training)
+    with ProgressBar("none" if quiet else "auto").step("merge", pairs) as advance:
+        report = merge(shards, out, overwrite=overwrite, advance=advance)
+    if not quiet:
+        report.show()
         typer.echo(f"data directory: {out}")

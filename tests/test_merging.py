@@ -1,0 +1,85 @@
+"""Shards that are preprocessed apart and joined equal one corpus preprocessed at once."""
+
+import pytest
+
+from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.errors import UserError
+from nmtdeep.preprocessing.merging import merge
+from nmtdeep.preprocessing.preprocess import Preprocessing
+
+BAD = "word " * 300  # dropped
+
+
+@pytest.fixture
+def shards(tiny_run, tmp_path):
+    """Two shards of different pairs, both together, and their data directories."""
+    pairs = {
+        "a": ["Two girls run.", f"one {BAD}", "A dog."],
+        "b": ["The sea.", BAD, BAD, "A red car."],
+    }
+    pairs["all"] = pairs["a"] + pairs["b"]
+    valid = tiny_run.data.path.parent / "valid"
+    for name, lines in pairs.items():
+        for language in ("en", "de"):
+            text = "".join(f"{line} {language}\n" for line in lines)
+            (tmp_path / f"{name}.{language}").write_text(text, encoding="utf-8")
+        Preprocessing(
+            tiny_run.recipe,
+            train={"train": tmp_path / name},
+            valid=valid,
+            tests=[],
+            out=tmp_path / f"data-{name}",
+            pipeline=tiny_run.pipeline,
+        ).run()
+    return tmp_path
+
+
+def test_merged_shards_are_byte_for_byte_what_one_machine_makes(shards):
+    merge([shards / "data-a", shards / "data-b"], shards / "merged")
+    whole = {path.name: path.read_bytes() for path in (shards / "data-all").rglob("*.*")}
+    merged = {path.name: path.read_bytes() for path in (shards / "merged").rglob("*.*")}
+    assert whole.keys() == merged.keys()
+    assert [name for name in whole if whole[name] != merged[name]] == []
+    corpus = DataDirectory.open(shards / "merged").corpus("train")
+    assert len(corpus) == 4
+
+
+def test_named_corpora_stay_apart(shards, tiny_run):
+    Preprocessing(
+        tiny_run.recipe,
+        train={"web": shards / "b"},
+        valid=tiny_run.data.path.parent / "valid",
+        tests=[],
+        out=shards / "data-web",
+        pipeline=tiny_run.pipeline,
+    ).run()
+    report = merge([shards / "data-a", shards / "data-web"], shards / "merged")
+    data = DataDirectory.open(shards / "merged")
+    assert data.training == ["train", "web"] == list(report.training)
+    assert [len(data.corpus(name)) for name in data.training] == [2, 2]
+
+
+def test_another_pipeline_or_validation_set_is_refused(shards, tiny_run):
+    plain = tiny_run.recipe.model_dump() | {"text": {"bpe": {"type": "joint", "merges": 5}}}
+    other = {
+        "pipeline": Preprocessing(
+            type(tiny_run.recipe).model_validate(plain),
+            train={"train": shards / "a"},
+            valid=tiny_run.data.path.parent / "valid",
+            tests=[],
+            out=shards / "pipeline",
+        ),
+        "set 'valid'": Preprocessing(
+            tiny_run.recipe,
+            train={"train": shards / "a"},
+            valid=shards / "b",
+            tests=[],
+            out=shards / "set 'valid'",
+            pipeline=tiny_run.pipeline,
+        ),
+    }
+    for name, job in other.items():
+        job.run()
+        with pytest.raises(UserError, match=name):
+            merge([shards / "data-a", shards / name], shards / "merged")
+    assert not (shards / "merged").exists()
