@@ -1,14 +1,11 @@
 """Checkpoints: exact copies, failed writes change nothing, damage is named."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +22,7 @@ from nmtdeep.training.trainer import Trainer
 
 
 @pytest.fixture
-def copy(tiny_run: Any, tmp_path: Path) -> Path:
+def copy(tiny_run, tmp_path):
     """A copy of the run, to be damaged."""
     return Path(shutil.copytree(tiny_run.path, tmp_path / "run", symlinks=True))
 
@@ -45,9 +42,7 @@ def bytes_of(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in files}
 
 
-def test_a_model_comes_back_exactly(
-    tiny_run: Any, tiny_model: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_model_comes_back_exactly(tiny_run, tiny_model, tmp_path):
     types = len(tiny_run.pipeline.source.vocabulary)
     model = tiny_model(width=16, types=types, dtype=torch.float32, seed=4)
     save(tmp_path / "one", tiny_run, checkpoint.weights(model), update=7, score=None)
@@ -64,7 +59,7 @@ def test_a_model_comes_back_exactly(
 
 
 @pytest.mark.parametrize("bad", ["nan", "inf"])
-def test_weights_that_are_not_finite_are_named(bad: str, copy: Path, tiny_run: Any) -> None:
+def test_weights_that_are_not_finite_are_named(bad, copy, tiny_run):
     file = checkpoint.locate(copy) / checkpoint.MODEL
     tensors = load_file(file)
     name = "decoder.layers.0.sublayers.2.sublayer.inner.bias"
@@ -77,7 +72,7 @@ def test_weights_that_are_not_finite_are_named(bad: str, copy: Path, tiny_run: A
         Trainer(Setup(tiny_run.recipe, tiny_run.data), file.parent)
 
 
-def test_a_shared_table_is_stored_once_and_shared_again(tiny_run: Any) -> None:
+def test_a_shared_table_is_stored_once_and_shared_again(tiny_run):
     stored = load_file(tiny_run.newer / checkpoint.MODEL)
     types = len(tiny_run.pipeline.source.vocabulary)
     tables = [name for name, value in stored.items() if types in value.shape]
@@ -89,7 +84,7 @@ def test_a_shared_table_is_stored_once_and_shared_again(tiny_run: Any) -> None:
     )
 
 
-def test_moments_come_back_exactly_or_not_at_all(tiny_run: Any) -> None:
+def test_moments_come_back_exactly_or_not_at_all(tiny_run):
     stored = checkpoint.read_tensors(tiny_run.newer / checkpoint.OPTIMIZER)
     model = checkpoint.load(tiny_run.newer).model
     optimizer = make_optimizer(model, tiny_run.recipe.training.optimizer)
@@ -107,7 +102,7 @@ def test_moments_come_back_exactly_or_not_at_all(tiny_run: Any) -> None:
     assert {float(value) for name, value in stored.items() if name.startswith("step/")} == {20.0}
 
 
-def test_progress_comes_back(tiny_run: Any) -> None:
+def test_progress_comes_back(tiny_run):
     state = checkpoint.read_state(tiny_run.newer)
     assert Progress.from_json(state) == Progress(update=20, score=-20.0)
     del state["position"]
@@ -152,9 +147,7 @@ def another_format(path: Path) -> None:
         ("text/text.yaml", garble),
     ],
 )
-def test_a_damaged_file_is_named_though_its_checksum_fits(
-    name: str, damage: Callable[[Path], None], copy: Path
-) -> None:
+def test_a_damaged_file_is_named_though_its_checksum_fits(name, damage, copy):
     path = copy / "checkpoint_20" / name
     damage(path)
     files.write_sums(copy / "checkpoint_20")
@@ -164,7 +157,7 @@ def test_a_damaged_file_is_named_though_its_checksum_fits(
 
 
 @pytest.mark.skipif(not shutil.which("sha256sum"), reason="needs sha256sum")
-def test_sha256sum_agrees(copy: Path) -> None:
+def test_sha256sum_agrees(copy):
     command = ["sha256sum", "--check", "--strict", files.SUMS]
     place = copy / "checkpoint_20"
     done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=True)
@@ -175,7 +168,7 @@ def test_sha256sum_agrees(copy: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["one more type", "another order"])
-def test_another_vocabulary_is_refused(change: str, copy: Path) -> None:
+def test_another_vocabulary_is_refused(change, copy):
     file = copy / "checkpoint_20" / "text" / "vocabulary.tsv"
     lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
     if change == "one more type":
@@ -188,9 +181,7 @@ def test_another_vocabulary_is_refused(change: str, copy: Path) -> None:
         checkpoint.load(copy)
 
 
-def test_a_tensor_of_another_shape_is_named(
-    copy: Path, tiny_model: Callable[..., Any], tiny_run: Any
-) -> None:
+def test_a_tensor_of_another_shape_is_named(copy, tiny_model, tiny_run):
     wider = tiny_model(width=16, types=len(tiny_run.pipeline.source.vocabulary) + 1)
     path = copy / "checkpoint_20" / "model.safetensors"
     save_file(checkpoint.weights(wider.float()), path)
@@ -207,7 +198,7 @@ class Full(dict[str, Any]):
 
 
 @pytest.mark.parametrize("broken", ["tensors", "optimizer"])
-def test_a_failed_write_leaves_what_was_there(broken: str, copy: Path, tiny_run: Any) -> None:
+def test_a_failed_write_leaves_what_was_there(broken, copy, tiny_run):
     directory = copy / "checkpoint_20"
     before = bytes_of(copy)
     tensors = load_file(directory / "model.safetensors")
@@ -234,7 +225,7 @@ class Stuck(type(Path())):  # type: ignore[misc]
         return super().rename(target)
 
 
-def test_replacing_swaps_a_whole_directory_or_nothing(tmp_path: Path) -> None:
+def test_replacing_swaps_a_whole_directory_or_nothing(tmp_path):
     place = tmp_path / "place"
     for content in ("zeroth", "first"):
         with files.replace_directory(place) as partial:
@@ -247,7 +238,7 @@ def test_replacing_swaps_a_whole_directory_or_nothing(tmp_path: Path) -> None:
     assert bytes_of(tmp_path) == {"place/first": b"first"}
 
 
-def test_a_killed_write_leaves_no_checkpoint_and_is_overwritten(copy: Path, tiny_run: Any) -> None:
+def test_a_killed_write_leaves_no_checkpoint_and_is_overwritten(copy, tiny_run):
     left = copy / ".checkpoint_70.partial"
     left.mkdir()
     (left / "model.safetensors").write_bytes(b"half of it")
@@ -258,7 +249,7 @@ def test_a_killed_write_leaves_no_checkpoint_and_is_overwritten(copy: Path, tiny
     checkpoint.load(copy / "checkpoint_70")
 
 
-def test_a_run_means_its_average_then_its_best_then_its_last(copy: Path) -> None:
+def test_a_run_means_its_average_then_its_best_then_its_last(copy):
     assert checkpoint.locate(copy).name == "checkpoint_20"
     checkpoint.point(copy, checkpoint.LAST, copy / "checkpoint_15")
     assert checkpoint.locate(copy).name == "checkpoint_15"
@@ -270,7 +261,7 @@ def test_a_run_means_its_average_then_its_best_then_its_last(copy: Path) -> None
     assert checkpoint.locate(copy / checkpoint.BEST).name == "checkpoint_20"
 
 
-def test_without_links_the_newest_by_number_counts(copy: Path) -> None:
+def test_without_links_the_newest_by_number_counts(copy):
     (copy / checkpoint.LAST).unlink()
     (copy / "checkpoint_20").rename(copy / "checkpoint_100")
     assert checkpoint.locate(copy).name == "checkpoint_100"
@@ -281,9 +272,7 @@ def test_without_links_the_newest_by_number_counts(copy: Path) -> None:
         checkpoint.locate(copy)
 
 
-def test_a_damaged_file_is_named_as_the_run_was_given(
-    copy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_file_is_named_as_the_run_was_given(copy, monkeypatch):
     monkeypatch.chdir(copy.parent)
     (copy / "checkpoint_20" / "config.yaml").write_text("{", encoding="utf-8")
     for given in ("run", "run/checkpoint_20", "run/checkpoint_last"):
@@ -292,7 +281,7 @@ def test_a_damaged_file_is_named_as_the_run_was_given(
         assert str(caught.value).startswith("run/checkpoint_20/config.yaml: ")
 
 
-def test_describing_a_checkpoint_and_data_needs_no_torch(tiny_run: Any) -> None:
+def test_describing_a_checkpoint_and_data_needs_no_torch(tiny_run):
     code = (
         "import sys; from pathlib import Path; from nmtdeep.inspection import inspect\n"
         "for path in sys.argv[1:]: assert not inspect(Path(path)).problems\n"

@@ -1,7 +1,5 @@
 """Several training corpora in one data directory: names, tags, duplicates, languages."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

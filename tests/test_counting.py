@@ -1,7 +1,5 @@
 """Counts of preprocessing: exact up to a capacity, and bounded by it."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 
@@ -20,13 +18,13 @@ def tallied(words: list[str], capacity: int = WORDS_COUNTED) -> Tally:
     return tally
 
 
-def test_counts_are_exact_up_to_the_capacity() -> None:
+def test_counts_are_exact_up_to_the_capacity():
     tally = tallied(WORDS)
     assert tally.counts == Counter(WORDS)
     assert tally.forgotten == 0
 
 
-def test_the_rarest_words_are_forgotten_and_counted_as_forgotten() -> None:
+def test_the_rarest_words_are_forgotten_and_counted_as_forgotten():
     tally = Tally(6)
     tally.add(Counter({"a": 5, "b": 4, "c": 3, "d": 2, "e": 1, "f": 1}))
     assert tally.forgotten == 0

@@ -37,11 +37,11 @@ def bare(text: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def corpus() -> dict[str, list[tuple[str, str]]]:
+def corpus():
     return {name: read_split(name) for name in SPLITS}
 
 
-def test_files_are_the_described_ones() -> None:
+def test_files_are_the_described_ones():
     files = DESCRIPTION["files"]
     assert sorted(files) == sorted(FILES)
     for name, entry in files.items():
@@ -53,7 +53,7 @@ def test_files_are_the_described_ones() -> None:
         assert hashlib.sha256(text).hexdigest() == entry["text_sha256"]
 
 
-def test_it_is_small_and_names_its_source(corpus: dict[str, list[tuple[str, str]]]) -> None:
+def test_it_is_small_and_names_its_source(corpus):
     assert {name: len(lines) for name, lines in corpus.items()} == DESCRIPTION["pairs"]
     assert sum(path.stat().st_size for path in CORPUS.iterdir()) < 1_000_000
     notice = (CORPUS / "NOTICE").read_text("utf-8")
@@ -70,13 +70,13 @@ UNWANTED = (
 )  # fmt: skip
 
 
-def test_no_unwanted_text(corpus: dict[str, list[tuple[str, str]]]) -> None:
+def test_no_unwanted_text(corpus):
     sides = [side for pairs in corpus.values() for pair in pairs for side in pair]
     for unwanted in map(re.compile, UNWANTED):
         assert [side for side in sides if unwanted.search(side)] == []
 
 
-def test_sides_fit_together(corpus: dict[str, list[tuple[str, str]]]) -> None:
+def test_sides_fit_together(corpus):
     for source, target in (pair for pairs in corpus.values() for pair in pairs):
         assert len(source.split()) <= 30
         assert len(target.split()) <= 30
@@ -89,7 +89,7 @@ def test_sides_fit_together(corpus: dict[str, list[tuple[str, str]]]) -> None:
         assert longer <= 3 * shorter + 20
 
 
-def test_no_near_duplicates(corpus: dict[str, list[tuple[str, str]]]) -> None:
+def test_no_near_duplicates(corpus):
     for side in (0, 1):
         seen = {name: {bare(pair[side]) for pair in pairs} for name, pairs in corpus.items()}
         for first, second in itertools.combinations(SPLITS, 2):

@@ -1,7 +1,5 @@
 """Files: what a message about a place that cannot be written to names."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path
@@ -13,9 +11,7 @@ from nmtdeep.files import replace_directory, replace_file
 
 
 @pytest.mark.parametrize("replace", [replace_file, replace_directory])
-def test_a_place_that_is_read_only_is_named_by_the_user_s_name(
-    replace: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_place_that_is_read_only_is_named_by_the_user_s_name(replace, tmp_path, monkeypatch):
     def refuse(place: object, *args: object, **options: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(place))
 

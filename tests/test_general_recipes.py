@@ -1,7 +1,5 @@
 """Recipes by size of data: each is one that was measured, for any languages."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -24,7 +22,7 @@ GENERAL = {
 
 
 @pytest.mark.parametrize("name", GENERAL)
-def test_a_general_recipe_is_the_measured_one_that_its_note_names(name: str) -> None:
+def test_a_general_recipe_is_the_measured_one_that_its_note_names(name):
     measured, changes = GENERAL[name]
     general, row = load_recipe(name), load_recipe(measured, changes)
     assert general.model == row.model
@@ -36,6 +34,6 @@ def test_a_general_recipe_is_the_measured_one_that_its_note_names(name: str) -> 
 
 
 @pytest.mark.parametrize("name", GENERAL)
-def test_a_general_recipe_names_no_language(name: str) -> None:
+def test_a_general_recipe_names_no_language(name):
     stated = (ROOT / "recipes" / f"{name}.yaml").read_text(encoding="utf-8")
     assert not re.search(r"^ *(source|target|lowercase|chinese):", stated, re.M)

@@ -1,10 +1,6 @@
 """Files of weights have the permissions that the umask leaves."""
 
-from __future__ import annotations
-
 import os
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -15,9 +11,7 @@ from nmtdeep.tools.export import to_huggingface
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o027, 0o077], ids="{:03o}".format)
-def test_files_of_weights_have_the_permissions_of_any_new_file(
-    umask: int, tiny_run: Any, tmp_path: Path
-) -> None:
+def test_files_of_weights_have_the_permissions_of_any_new_file(umask, tiny_run, tmp_path):
     loaded = checkpoint.load(tiny_run.newer)
     mean, card = tmp_path / "mean", tmp_path / "card"
     card.mkdir()

@@ -37,7 +37,7 @@ def run(tmp_path: Path, *, out: str = "data", **settings):
 
 
 @pytest.fixture
-def files(tmp_path) -> Path:
+def files(tmp_path):
     write(tmp_path / "train", ENGLISH * 5, GERMAN * 5)
     write(tmp_path / "dev", ["A dog.", "", "x " * 400], ["Ein Hund.", "", "y"])
     return tmp_path

@@ -1,7 +1,5 @@
 """The report of `preprocess`, readable on 80 columns."""
 
-from __future__ import annotations
-
 import io
 
 from rich.console import Console
@@ -34,7 +32,7 @@ def shown(found: PreprocessingReport) -> list[str]:
     return console.file.getvalue().splitlines()
 
 
-def test_a_row_per_split_fits_80_columns() -> None:
+def test_a_row_per_split_fits_80_columns():
     lines = [line.split() for line in shown(report(all=1.0))]
     assert ["train", "4,500,966", "4,499,000", "12,345", "116,000,000", "110,000,000"] in lines
     assert ["train", "140,000,000", "0.010", "%", "140,000,000", "0.000", "%"] in lines
@@ -42,7 +40,7 @@ def test_a_row_per_split_fits_80_columns() -> None:
         assert [name, "1,000", "1,000", "0", "12,968", "12,103"] in lines
 
 
-def test_there_is_a_table_of_dropped_pairs_only_where_pairs_were_dropped() -> None:
+def test_there_is_a_table_of_dropped_pairs_only_where_pairs_were_dropped():
     screen = report(all=1.0)
     assert " No pairs were dropped." in shown(screen)
     screen.splits["train"].reasons["target is empty"] = Reason(2, [5, 7])

@@ -1,11 +1,8 @@
 """A program that uses the package keeps its own settings: each is read by what it does."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 from nmtdeep.config.render import dump
 
@@ -101,15 +98,13 @@ def in_a_process(code: str, *words: Path) -> str:
     return "" if done.returncode == 0 else done.stderr
 
 
-def test_a_program_that_trains_and_translates_keeps_its_settings(
-    tiny_run: Any, tmp_path: Path
-) -> None:
+def test_a_program_that_trains_and_translates_keeps_its_settings(tiny_run, tmp_path):
     recipe = type(tiny_run.recipe).model_validate(tiny_run.recipe.model_dump() | {"training": ONE})
     (tmp_path / "config.yaml").write_text(dump(recipe), encoding="utf-8")
     paths = tiny_run.data.path, tmp_path / "config.yaml", tmp_path / "run"
     assert in_a_process(STATE + USE, *paths) == ""
 
 
-def test_a_change_would_be_seen() -> None:
+def test_a_change_would_be_seen():
     for change in CHANGES:
         assert in_a_process(f"{STATE}\n{change}\nassert not changed(before)")

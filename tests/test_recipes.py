@@ -1,12 +1,9 @@
 """The shipped recipes, the commands that show them, and the documents made from them."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from typer.testing import CliRunner
@@ -42,7 +39,7 @@ def invoke(*arguments: str) -> str:
 
 
 @pytest.fixture
-def writer(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def writer(monkeypatch):
     """The script that writes docs/config.md and docs/recipes.md."""
     monkeypatch.syspath_prepend(ROOT / "scripts")
     return importlib.import_module("write_config_reference")
@@ -51,13 +48,13 @@ def writer(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 # The recipes
 
 
-def test_every_file_is_listed_once() -> None:
+def test_every_file_is_listed_once():
     files = {path.relative_to(ROOT / "recipes") for path in (ROOT / "recipes").rglob("*.y*ml")}
     assert files == {Path(f"{name}.yaml") for name in NAMES}
     assert len(NAMES) == len(files)
 
 
-def test_every_recipe_loads_and_describes_itself() -> None:
+def test_every_recipe_loads_and_describes_itself():
     for name in NAMES:
         recipe = loaded(name)
         assert recipe.description == DESCRIPTIONS[name]
@@ -66,7 +63,7 @@ def test_every_recipe_loads_and_describes_itself() -> None:
         assert end == "auto" or isinstance(every, str) or every <= end, name
 
 
-def test_a_published_row_says_where_it_comes_from() -> None:
+def test_a_published_row_says_where_it_comes_from():
     for name in PUBLISHED:
         reference = loaded(name).reference
         assert reference.paper.startswith(name[0].upper()), name
@@ -78,13 +75,13 @@ def test_a_published_row_says_where_it_comes_from() -> None:
             assert reference.parameters, name
 
 
-def test_rows_of_fairseqs_users_start_at_position_2() -> None:
+def test_rows_of_fairseqs_users_start_at_position_2():
     """Wang et al. and Li et al. trained with fairseq, whose padding has id 1."""
     first = {name: loaded(name).model.positions.first for name in PUBLISHED}
     assert {first[name] for name in PUBLISHED if name.startswith(PAPERS[:2])} == {2}
 
 
-def test_a_folders_readme_tells_each_row() -> None:
+def test_a_folders_readme_tells_each_row():
     for name in PUBLISHED:
         folder, _, row = name.partition("/")
         reference = loaded(name).reference
@@ -128,16 +125,14 @@ def test_a_folders_readme_tells_each_row() -> None:
         ("multi30k-en-de", 2 * 4096, 8000, (4, 4)),
     ],
 )
-def test_the_papers_batches_updates_and_depths(
-    name: str, tokens: int, updates: int, depths: tuple[int, int]
-) -> None:
+def test_the_papers_batches_updates_and_depths(name, tokens, updates, depths):
     recipe = loaded(name)
     assert recipe.training.batches.tokens_per_update == tokens
     assert recipe.training.max_updates == updates
     assert (recipe.model.encoder.depth, recipe.model.decoder.depth) == depths
 
 
-def test_a_name_keeps_its_word() -> None:
+def test_a_name_keeps_its_word():
     for name in NAMES:
         if re.search("big|base|/(post|pre|v)", name):
             _has_the_norm_and_size_of_its_name(name)
@@ -160,7 +155,7 @@ def _has_the_norm_and_size_of_its_name(name: str) -> None:
         assert encoder == decoder == (big if "big" in words else base), name
 
 
-def test_names_correspond_to_values() -> None:
+def test_names_correspond_to_values():
     for name in PUBLISHED:
         _has_the_values_of_its_name(name)
 
@@ -206,7 +201,7 @@ def _depths(name: str) -> tuple[int, int]:
     return first, (6, *depths)[-1] if both else 6
 
 
-def test_only_checkpoints_of_the_last_depth_are_averaged() -> None:
+def test_only_checkpoints_of_the_last_depth_are_averaged():
     for name in [name for name in PUBLISHED if "sdt" in name]:
         training = loaded(name).training
         an_epoch = 2_450 if "en-de" in name else 20_000
@@ -217,7 +212,7 @@ def test_only_checkpoints_of_the_last_depth_are_averaged() -> None:
         assert grown < training.max_updates - (averaged - 1) * every, name
 
 
-def test_a_last_component_is_enough_where_it_is_unique() -> None:
+def test_a_last_component_is_enough_where_it_is_unique():
     assert load_recipe("post-dlcl-25") == load_recipe("wang-2019/wmt16-en-de/post-dlcl-25")
     with pytest.raises(ConfigError, match=r"pre-base: \d recipes match this name: choose li-2020/"):
         load_recipe("pre-base")
@@ -225,7 +220,7 @@ def test_a_last_component_is_enough_where_it_is_unique() -> None:
         load_recipe("xu-2020")
 
 
-def test_words_choose_among_the_listed() -> None:
+def test_words_choose_among_the_listed():
     lines = invoke("list", "zhang", "ds-", "matt").splitlines()
     listed = [line.partition("\t")[0] for line in lines]
     assert listed == [n for n in NAMES if "zhang" in n and "ds-" in n and "matt" in n]
@@ -247,34 +242,32 @@ def test_words_choose_among_the_listed() -> None:
     ],
     ids=" ".join,
 )
-def test_words_of_descriptions_and_references_choose_too(
-    words: list[str], inside: str, not_inside: str
-) -> None:
+def test_words_of_descriptions_and_references_choose_too(words, inside, not_inside):
     listed = [line.partition("\t")[0] for line in invoke("list", *words).splitlines()]
     assert inside in listed and not_inside not in listed and not_inside in NAMES
 
 
-def test_names_sort_as_people_count() -> None:
+def test_names_sort_as_people_count():
     assert NAMES.index("xu-2020/wmt14-en-de/v2-6") < NAMES.index("xu-2020/wmt14-en-de/v2-12")
 
 
 # The commands
 
 
-def test_list_prints_names_and_descriptions() -> None:
+def test_list_prints_names_and_descriptions():
     lines = [line.split("\t") for line in invoke("list").splitlines()]
     assert lines == [list(entry) for entry in DESCRIPTIONS.items()]
 
 
 @pytest.mark.parametrize("flags", [(), ("--plain",)], ids=["origins", "plain"])
-def test_show_prints_a_recipe_that_loads_back_equal(flags: tuple[str, ...], tmp_path: Path) -> None:
+def test_show_prints_a_recipe_that_loads_back_equal(flags, tmp_path):
     shown = tmp_path / "shown.yaml"
     for name in NAMES[::24]:
         shown.write_text(invoke("show", name, "training.seed=11", *flags), encoding="utf-8")
         assert load_recipe(str(shown)) == load_recipe(name, ["training.seed=11"])
 
 
-def test_show_prints_the_origin_of_each_value() -> None:
+def test_show_prints_the_origin_of_each_value():
     name = "wang-2019/wmt16-en-de/pre-20"
     resolved = resolve(name)
     text = invoke("show", name, "training.schedule.lr=1e-3")
@@ -296,7 +289,7 @@ def test_show_prints_the_origin_of_each_value() -> None:
     assert "#" not in invoke("show", name, "--plain")
 
 
-def test_show_warns_of_half_a_method_on_stderr() -> None:
+def test_show_warns_of_half_a_method_on_stderr():
     command = ["recipes", "show", "multi30k-en-de", "--plain", "model.initializer=t_fixup"]
     result = CliRunner().invoke(app, command, catch_exceptions=False)
     assert result.stderr.startswith("nmtdeep: warning: model.initializer: t_fixup is made for")
@@ -311,7 +304,7 @@ def _line(origin: str) -> str:
 # The documents
 
 
-def test_the_tables_of_both_pages_are_up_to_date(writer: ModuleType) -> None:
+def test_the_tables_of_both_pages_are_up_to_date(writer):
     tables = {"config.md": writer.config_reference(), "recipes.md": writer.recipe_reference()}
     for name, text in tables.items():
         page = ROOT / "docs" / name
@@ -320,7 +313,7 @@ def test_the_tables_of_both_pages_are_up_to_date(writer: ModuleType) -> None:
         )
 
 
-def test_the_example_in_the_page_of_recipes_loads(tmp_path: Path) -> None:
+def test_the_example_in_the_page_of_recipes_loads(tmp_path):
     text = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```yaml\n(.*?)```", text, flags=re.DOTALL)
     (tmp_path / "mine.yaml").write_text(example, encoding="utf-8")

@@ -1,7 +1,5 @@
 """A corpus preprocessed with a text pipeline that exists: the same ids, and how well it fits."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path
@@ -31,7 +29,7 @@ OTHER = {"text": {"lowercase": True, "bpe": {"type": "joint", "merges": 5}}}
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> dict[str, Path]:
+def corpus(tmp_path):
     for split, pairs in (("train", PAIRS), ("valid", PAIRS[:1])):
         for place, language in enumerate(("en", "de")):
             text = "".join(f"{pair[place]}\n" for pair in pairs)

@@ -1,7 +1,5 @@
 """Scores by the length of the source: those of sacreBLEU on the same sentences."""
 
-from __future__ import annotations
-
 import pytest
 from sacrebleu import corpus_bleu
 
@@ -13,7 +11,7 @@ REFERENCE = ["the cat sat on the mat today", "it was raining all day long in tow
 FIRST = ["the cat sat on a mat today", "it was raining all day long in towns", "they went home"]
 
 
-def test_each_bucket_is_a_corpus_of_its_own() -> None:
+def test_each_bucket_is_a_corpus_of_its_own():
     systems = {"one": FIRST, "two": REFERENCE}
     measurement = measure(NamedText("s", SOURCE), NamedText("r", REFERENCE), systems, "bleu")
     short = corpus_bleu([FIRST[0], FIRST[2]], [[REFERENCE[0], REFERENCE[2]]], force=True).score
@@ -25,7 +23,7 @@ def test_each_bucket_is_a_corpus_of_its_own() -> None:
     assert "tok:13a" in measurement.signature
 
 
-def test_the_boundaries_of_buckets() -> None:
+def test_the_boundaries_of_buckets():
     lines = NamedText("s", [" ".join(["w"] * words) for words in (0, 1, 10, 11, 20, 21, 95)])
     rows = measure(lines, lines, {"s": lines.lines}, "bleu-tok").rows
     assert [(row.words, row.sentences) for row in rows] == [

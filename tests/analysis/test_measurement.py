@@ -1,8 +1,5 @@
 """Tables, CSV and JSON of any rows: written out by hand."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from nmtdeep import __version__
@@ -20,7 +17,7 @@ ROWS = [Row("a", 12_000, 0.25), Row("b", 7, None)]
 ONE = Measurement("losses", ROWS, {"a": {"seed": 1}, "data": "x"})
 
 
-def test_a_table_has_all_rows_or_the_summary() -> None:
+def test_a_table_has_all_rows_or_the_summary():
     assert [line.split() for line in as_lines(*ONE.tables)][::2] == [
         ["model", "updates", "mean", "loss"],
         ["a", "12,000", "0.250"],
@@ -35,7 +32,7 @@ def test_a_table_has_all_rows_or_the_summary() -> None:
     assert Measurement("losses", ROWS, {}, []).tables == []
 
 
-def test_csv_and_json_have_every_row_and_the_units(tmp_path: Path) -> None:
+def test_csv_and_json_have_every_row_and_the_units(tmp_path):
     ONE.write_csv(tmp_path / "rows.csv")
     assert (tmp_path / "rows.csv").read_text() == "model,updates,loss\na,12000,0.25\nb,7,\n"
     everything = ONE.as_json()

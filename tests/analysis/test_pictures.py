@@ -1,7 +1,5 @@
 """Pictures: whole files that parse, black and white, with every label as it was given."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 from io import BytesIO
 from typing import Annotated, Any, NamedTuple
@@ -54,7 +52,7 @@ def pixels(png: bytes) -> NDArray[np.float32]:
     return np.asarray(imread(BytesIO(png))[..., :3])
 
 
-def test_every_label_is_in_the_svg_as_it_is() -> None:
+def test_every_label_is_in_the_svg_as_it_is():
     labels = set(texts(render(LINES.draw, "svg")))
     assert {"run $1$", "b\\x1b[31m", "layer", "$norm$ (nats)", "norms of <b>"} <= labels
     assert not any("mathdefault" in label for label in labels)
@@ -63,7 +61,7 @@ def test_every_label_is_in_the_svg_as_it_is() -> None:
     assert {"read by", "output", "\N{MINUS SIGN}"} <= labels  # a minus on the negative weight
 
 
-def test_a_logarithmic_axis_is_labeled_in_plain_numbers() -> None:
+def test_a_logarithmic_axis_is_labeled_in_plain_numbers():
     labels = [label for label in texts(render(ONE.draw, "svg")) if label.startswith("0.")]
     assert "0.6" in labels
     assert {float(label) for label in labels} <= {number / 20 for number in range(8, 20)}
@@ -71,7 +69,7 @@ def test_a_logarithmic_axis_is_labeled_in_plain_numbers() -> None:
     assert {"0.001", "0.3", "100"} <= set(decades)
 
 
-def test_rows_are_cells_and_those_that_are_not_drawn_are_blank() -> None:
+def test_rows_are_cells_and_those_that_are_not_drawn_are_blank():
     figure = Figure()
     hidden = Measurement("weights", MAP.rows, {}, drawn=MAP.rows[:3])
     for measurement in (MAP, hidden):
@@ -83,7 +81,7 @@ def test_rows_are_cells_and_those_that_are_not_drawn_are_blank() -> None:
         np.testing.assert_array_equal(sizes, expected)
 
 
-def test_a_curve_has_one_style_in_all_panels() -> None:
+def test_a_curve_has_one_style_in_all_panels():
     class Figures(NamedTuple):
         model: Annotated[str, Column("model", role="curve")]
         side: Annotated[str, Column("side", role="panel")]
@@ -102,13 +100,13 @@ def test_a_curve_has_one_style_in_all_panels() -> None:
     assert [axes.get_ylabel() for axes in figure.axes] == ["norm, encoder", "norm, decoder"]
 
 
-def test_equal_rows_give_an_equal_file() -> None:
+def test_equal_rows_give_an_equal_file():
     assert render(LINES.draw, "svg") == render(LINES.draw, "svg")
     assert render(LINES.draw, "svg") != render(curves(one=(1, 2, 3)).draw, "svg")
 
 
 @pytest.mark.parametrize("measurement", [LINES, MAP])
-def test_pictures_have_no_colors(measurement: Measurement) -> None:
+def test_pictures_have_no_colors(measurement):
     picture = pixels(render(measurement.draw, "png"))
     assert (picture.max(axis=2) - picture.min(axis=2)).max() < 0.02
     assert picture.min() < 0.1
@@ -117,7 +115,7 @@ def test_pictures_have_no_colors(measurement: Measurement) -> None:
 @pytest.mark.parametrize(
     ("points", "least", "most"), [(1, 1, 1), (2, 2, 2), (20, 20, 20), (500, 10, 60)]
 )
-def test_short_curves_have_a_marker_on_every_point(points: int, least: int, most: int) -> None:
+def test_short_curves_have_a_marker_on_every_point(points, least, most):
     """A training of a few minutes has one validation; a curve of one point has no line."""
     drawn = curves(one=tuple(1 + place / points for place in range(points)))
     svg = render(drawn.draw, "svg")

@@ -1,9 +1,6 @@
 """Curves of trainings: points of hand-written records, places in between, broken lines."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
@@ -18,7 +15,7 @@ def train(update: int, tokens: int, seconds: float, nll: float | None) -> str:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def run(tmp_path):
     lines = [
         train(10, 1_000, 36, 5.0),
         json.dumps({"kind": "validation", "update": 15, "valid_nll": 4.5, "seconds": 7}),
@@ -33,7 +30,7 @@ def run(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_validation_is_placed_between_the_log_lines_around_it(run: Path) -> None:
+def test_a_validation_is_placed_between_the_log_lines_around_it(run):
     assert read_records("r", run).points == [
         Point("r", "nll", 10, 1_000, 0.01, 5.0),
         Point("r", "valid_nll", 15, 2_000, 0.02, 4.5),
@@ -45,7 +42,7 @@ def test_a_validation_is_placed_between_the_log_lines_around_it(run: Path) -> No
     ("over", "places"),
     [("updates", [10, 20]), ("tokens", [1_000, 3_000]), ("hours", [0.01, 0.03])],
 )
-def test_the_x_axis_counts_updates_tokens_or_hours(run: Path, over, places: list[float]) -> None:
+def test_the_x_axis_counts_updates_tokens_or_hours(run, over, places):
     figure = Figure()
     measure({"r": run}, ["nll", "valid_bleu"], over).draw(figure)
     (axes,) = figure.axes  # BLEU was not measured
@@ -55,7 +52,7 @@ def test_the_x_axis_counts_updates_tokens_or_hours(run: Path, over, places: list
 
 
 @pytest.mark.parametrize("content", [None, "", '{"kind": "validation", "update": 3}'])
-def test_a_directory_without_records_is_an_error(tmp_path: Path, content: str | None) -> None:
+def test_a_directory_without_records_is_an_error(tmp_path, content):
     if content is not None:
         (tmp_path / "train.jsonl").write_text(content)
     with pytest.raises(UserError, match=r"train\.jsonl.*pass the directory of a run"):
@@ -76,9 +73,7 @@ def validation(bleu: float, tokenize: str, beam: int) -> str:
         (("13a", 4), {"validation BLEU (beam:1)": 1, "validation BLEU (beam:4)": 1}),
     ],
 )
-def test_scores_of_different_signatures_are_apart(
-    tmp_path: Path, other: tuple[str, int], panels: dict[str, int]
-) -> None:
+def test_scores_of_different_signatures_are_apart(tmp_path, other, panels):
     runs = {"a": ("13a", 1), "b": other}
     for name, settings in runs.items():
         (tmp_path / name).mkdir()

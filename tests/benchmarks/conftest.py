@@ -1,10 +1,8 @@
 """Scripts of benchmarks/ as modules."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -15,7 +13,7 @@ Load = Callable[[str], ModuleType]
 
 
 @pytest.fixture(scope="package")
-def load() -> Iterator[Load]:
+def load():
     """`load("depth")`: the script depth.py; the name may also be that of a test package."""
 
     def script(name: str) -> ModuleType:

@@ -1,7 +1,5 @@
 """The arithmetic of the atlas: rates that are tried, interpolation, tests of differences."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +12,7 @@ Make = Callable[..., Any]
 
 
 @pytest.fixture
-def row(load: Load) -> Make:
+def row(load):
     """`row(seed=2)`: a row of the table; what is not given is of no importance."""
     table = load("atlas_table")
 
@@ -38,7 +36,7 @@ def rates_of(load: Load, row: Make, perplexity: Callable[[float], float]) -> lis
     return [one.lr for one in rows]
 
 
-def test_the_best_rate_has_worse_neighbors(load: Load, row: Make) -> None:
+def test_the_best_rate_has_worse_neighbors(load, row):
     tried = rates_of(load, row, lambda lr: 20 + abs(math.log2(lr / 0.004)))
     assert tried == [0.008, 0.004, 0.002]
     tried = rates_of(load, row, lambda lr: 20 + abs(math.log2(lr / 0.016)))
@@ -52,7 +50,7 @@ def test_the_best_rate_has_worse_neighbors(load: Load, row: Make) -> None:
 @pytest.mark.parametrize(
     ("degrees", "t"), [(1, 12.7062), (2, 4.3027), (3, 3.1824), (5, 2.5706), (8, 2.3060)]
 )
-def test_p_is_that_of_students_t(load: Load, degrees: int, t: float) -> None:
+def test_p_is_that_of_students_t(load, degrees, t):
     n = degrees + 1
     values = [float(k) for k in range(n)]
     mean, variance = (n - 1) / 2, n * (n + 1) / 12  # of 0 to n - 1, sample variance
@@ -61,7 +59,7 @@ def test_p_is_that_of_students_t(load: Load, degrees: int, t: float) -> None:
     assert p == pytest.approx(0.05, abs=1e-5)
 
 
-def test_a_cell_has_mean_deviation_and_failures(load: Load, row: Make) -> None:
+def test_a_cell_has_mean_deviation_and_failures(load, row):
     report = load("atlas_report")
     plain = [row(seed=seed, perplexity=20.0, bleu_test=20.0 + seed) for seed in (1, 2, 3)]
     better = [row(method="admin", seed=seed, bleu_test=21 + 2 * seed) for seed in (1, 2)]
@@ -78,13 +76,13 @@ def test_a_cell_has_mean_deviation_and_failures(load: Load, row: Make) -> None:
     assert cells["against pre-norm, 95 %"] == ("-", "+2.50 (-3.85 to +8.85)")
 
 
-def test_holm_counts_the_comparisons_that_are_left(load: Load) -> None:
+def test_holm_counts_the_comparisons_that_are_left(load):
     # By hand, smallest first: 3 * 0.01, 2 * 0.03, and 0.04, which must not be below that.
     adjusted = load("atlas_report").holm([0.04, math.nan, 0.01, 0.03])
     assert adjusted == pytest.approx([0.06, math.nan, 0.03, 0.06], nan_ok=True)
     assert load("atlas_report").holm([0.9, 0.8]) == [1.0, 1.0]
 
 
-def test_the_logarithm_of_perplexity_is_interpolated(load: Load) -> None:
+def test_the_logarithm_of_perplexity_is_interpolated(load):
     curve = [(90, 100.0), (180, 25.0)]
     assert load("atlas_table").perplexity_at(curve, 135) == pytest.approx(50.0)

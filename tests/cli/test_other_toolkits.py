@@ -1,7 +1,5 @@
 """What users of fairseq, Hugging Face, Marian, JoeyNMT and Eole type, and the answers."""
 
-from __future__ import annotations
-
 import re
 from importlib.resources import files
 from typing import Any
@@ -47,7 +45,7 @@ OPTIONS = {
 
 
 @pytest.mark.parametrize("line", OPTIONS)
-def test_an_option_of_another_toolkit_is_answered_with_the_cure(line: str) -> None:
+def test_an_option_of_another_toolkit_is_answered_with_the_cure(line):
     name = next(word for word in line.split() if word[0] == "-").partition("=")[0]
     shown = "-c" if name == "-config" else name
     assert said(line) == f"no such option: {shown}: {OPTIONS[line]}"
@@ -63,7 +61,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("word", COMMANDS)
-def test_a_command_of_another_toolkit_is_answered_with_the_cure(word: str) -> None:
+def test_a_command_of_another_toolkit_is_answered_with_the_cure(word):
     assert said(word) == f"no such command: {word}: {COMMANDS[word]}"
 
 
@@ -80,7 +78,7 @@ KEYS = {
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_a_key_of_another_toolkit_is_answered_with_the_cure(key: str) -> None:
+def test_a_key_of_another_toolkit_is_answered_with_the_cure(key):
     with pytest.raises(UserError) as caught:
         load_recipe("deep-small", [f"{key}=1"])
     assert str(caught.value).endswith(f": unknown key: {KEYS[key]}")
@@ -96,7 +94,7 @@ def test_a_key_of_another_toolkit_is_answered_with_the_cure(key: str) -> None:
         ("rouge", "not computed here: score the translations with the program that has it"),
     ],
 )
-def test_a_metric_of_another_name(name: str, answer: str) -> None:
+def test_a_metric_of_another_name(name, answer):
     with pytest.raises(UserError) as caught:
         metric_named(name)
     assert answer in str(caught.value)
@@ -122,7 +120,7 @@ def known_keys() -> set[str]:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]}-{row[1].split()[0]}")
-def test_a_cure_names_what_exists(row: list[str]) -> None:
+def test_a_cure_names_what_exists(row):
     places, names, cure = row
     assert all(name == name.lower() and "-" not in name for name in names.split())
     for place in places.split():

@@ -11,7 +11,7 @@ RECIPE = "text:\n  bpe: {type: joint, merges: 30}\n"
 
 
 @pytest.fixture
-def files(tmp_path) -> Path:
+def files(tmp_path):
     for name in ("train", "dev", "test"):
         for language in ("en", "cs"):
             (tmp_path / f"{name}.{language}").write_text("one cat .\ntwo cats .\n" * 4)

@@ -1,7 +1,5 @@
 """Signals that arrive where Python drops exceptions."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -24,7 +22,7 @@ time.sleep({seconds})
 @pytest.mark.parametrize(
     ("error", "seconds", "code"), [("KeyboardInterrupt", 60, -2), ("ValueError", 0, 0)]
 )
-def test_ctrl_c_in_a_destructor_is_not_lost(error: str, seconds: int, code: int) -> None:
+def test_ctrl_c_in_a_destructor_is_not_lost(error, seconds, code):
     command = [sys.executable, "-c", CODE.format(error=error, seconds=seconds)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == code

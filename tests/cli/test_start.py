@@ -1,7 +1,5 @@
 """The start of the command: Ctrl-C while modules are imported, closed streams, no docstrings."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -52,7 +50,7 @@ start()
         ("nmtdeep.cli.recipes", "SIGINT", 130),
     ],
 )
-def test_a_signal_while_modules_are_imported(module: str, signal: str, code: int) -> None:
+def test_a_signal_while_modules_are_imported(module, signal, code):
     done = run(sys.executable, "-c", INTERRUPTED_IMPORT.format(module=module, signal=signal))
     assert (done.returncode, done.stdout) == (code, "")
     # The signal is sent again after an import that may drop it, when the command may have begun.
@@ -87,7 +85,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.parametrize("work", ["Model(value=1)", "import interrupts"])
-def test_a_signal_waits_until_it_is_not_lost(work: str, tmp_path: Path) -> None:
+def test_a_signal_waits_until_it_is_not_lost(work, tmp_path):
     (tmp_path / "interrupts.py").write_text("import os\nos.kill(os.getpid(), 2)\nx = [1]\n")
     environment = ENVIRONMENT | {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}
     done = run(sys.executable, "-c", SWALLOWED.format(work=work), env=environment)
@@ -95,26 +93,26 @@ def test_a_signal_waits_until_it_is_not_lost(work: str, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def lines(tmp_path: Path) -> Path:
+def lines(tmp_path):
     (tmp_path / "lines").write_text("a b c d e\n")
     return tmp_path / "lines"
 
 
 @pytest.mark.parametrize("words", ["--version", "score {} {}", "recipes show demo"])
-def test_output_to_a_closed_stream_is_an_error(words: str, lines: Path) -> None:
+def test_output_to_a_closed_stream_is_an_error(words, lines):
     done = run_with(">&-", *words.format(lines, lines).split())
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith("nmtdeep: error: Bad file descriptor: redirect the standard")
 
 
-def test_input_from_a_closed_stream_is_an_error(lines: Path) -> None:
+def test_input_from_a_closed_stream_is_an_error(lines):
     done = run_with("<&-", "score", "-", lines)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("nmtdeep: error: Bad file descriptor: redirect the standard")
 
 
-def test_results_do_not_need_the_other_streams(lines: Path) -> None:
+def test_results_do_not_need_the_other_streams(lines):
     expected = run_with("", "score", lines, lines)
     for streams in ("2>&-", "<&- 2>&-"):
         done = run_with(streams, "score", lines, lines)
@@ -129,7 +127,7 @@ WORK = {
 }
 
 
-def test_messages_about_files_do_not_need_stdout(tiny_run: Any, tmp_path: Path) -> None:
+def test_messages_about_files_do_not_need_stdout(tiny_run, tmp_path):
     (tmp_path / "recipe.yaml").write_text(dump(tiny_run.recipe))
     places = {"out": tmp_path, "data": tiny_run.data.path, "config": tmp_path / "recipe.yaml"}
     for words, made in WORK.items():
@@ -140,7 +138,7 @@ def test_messages_about_files_do_not_need_stdout(tiny_run: Any, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("words", ["train {config} --data {data} --dry-run", "inspect {run}"])
-def test_results_on_a_closed_stdout_are_an_error(words: str, tiny_run: Any, tmp_path: Path) -> None:
+def test_results_on_a_closed_stdout_are_an_error(words, tiny_run, tmp_path):
     (tmp_path / "recipe.yaml").write_text(dump(tiny_run.recipe))
     places = {"run": tiny_run.path, "config": tmp_path / "recipe.yaml"}
     done = run_with(">&-", *words.format(**places, data=tiny_run.data.path).split())
@@ -149,14 +147,14 @@ def test_results_on_a_closed_stdout_are_an_error(words: str, tiny_run: Any, tmp_
 
 
 @pytest.mark.parametrize("streams", ["2>&-", ">&- 2>&- <&-"])
-def test_files_are_translated_without_streams(streams: str, tiny_run: Any, lines: Path) -> None:
+def test_files_are_translated_without_streams(streams, tiny_run, lines):
     translated = lines.with_name("translated")
     done = run_with(streams, "translate", "-m", tiny_run.path, "-i", lines, "-o", translated)
     assert done.returncode == 0, done.stderr
     assert len(translated.read_text().splitlines()) == 1
 
 
-def test_help_without_docstrings() -> None:
+def test_help_without_docstrings():
     usual = run(*NMTDEEP, "score", "--help")
     assert "Usage:" in usual.stdout
     assert not re.search("[a-z]-$", usual.stdout, re.MULTILINE)  # a name such as bleu-intl-lc
@@ -164,7 +162,7 @@ def test_help_without_docstrings() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, usual.stdout, "")
 
 
-def test_a_name_that_the_encoding_lacks_is_one_line(tmp_path: Path) -> None:
+def test_a_name_that_the_encoding_lacks_is_one_line(tmp_path):
     (tmp_path / "v\xfc.en").write_text("a\n")
     environment = ENVIRONMENT | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     name = "v\xfc.en".encode()

@@ -1,14 +1,11 @@
 """`nmtdeep analyze`: printed and written results."""
 
-from __future__ import annotations
-
 import csv
 import json
-from pathlib import Path
 
 import pytest
 
-from commands.running import Commands, Finished
+from commands.running import Commands
 
 COMMON = ("--data", "data", "--tokens", 60, "--device", "cpu", "--threads", 1)
 
@@ -18,33 +15,28 @@ def read_csv(nmtdeep: Commands, name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_gradients_of_two_recipes(nmtdeep: Commands, data: Path) -> None:
+def test_gradients_of_two_recipes(nmtdeep, data):
     (nmtdeep.folder / "scaled.yaml").write_text(
         "extends: tiny.yaml\nmodel: {initializer: {type: depth_scaled, exponent: 0.25}}\n"
     )
     done = nmtdeep(
         "analyze", "gradients", "tiny.yaml", "scaled.yaml", "model.encoder.residual=post_norm",
-        "--depths", "1,3", "--csv", "g.csv", "--plot", "g.svg", *COMMON,
+        "--depths", "1,3", "--csv", "g.csv", *COMMON,
     )  # fmt: skip
     assert done.code == 0, done.err
     rows = read_csv(nmtdeep, "g.csv")
     assert len(rows) == 2 * 2 * (1 + 3)
     assert {row["model"] for row in rows} == {"tiny.yaml", "scaled.yaml"}
     assert all(float(row["gradient_norm"]) > 0 for row in rows)
-    svg = (nmtdeep.folder / "g.svg").read_text(encoding="utf-8")
-    assert "scaled.yaml, layers 3" in svg
     shown = [line.split() for line in done.out.splitlines() if "encoder " in line]
     assert [line[2:4] for line in shown] == [["1", "0"], ["3", "0"]] * 2
-    assert [line[0] for line in shown] == ["tiny.yaml"] * 2 + ["scaled.yaml"] * 2
     first, middle, top, ratio = map(float, shown[1][4:])
     norms = [float(row["gradient_norm"]) for row in rows[2:5]]
     assert [first, middle, top] == pytest.approx(norms, rel=1e-2)
     assert ratio == pytest.approx(norms[0] / norms[2], rel=1e-2)
 
 
-def test_a_trained_model_is_measured_as_it_is(
-    nmtdeep: Commands, data: Path, averaged: tuple[Path, Finished]
-) -> None:
+def test_a_trained_model_is_measured_as_it_is(nmtdeep, data, averaged):
     whole = averaged[0]
     done = nmtdeep("analyze", "initialization", whole, "--plot", "i.svg", *COMMON)
     assert done.code == 0, done.err
@@ -61,7 +53,7 @@ def test_a_trained_model_is_measured_as_it_is(
     assert "top layer" in (nmtdeep.folder / "t.svg").read_text(encoding="utf-8")
 
 
-def test_similarity_and_attention_of_a_run(nmtdeep: Commands, data: Path, whole: Path) -> None:
+def test_similarity_and_attention_of_a_run(nmtdeep, data, whole):
     done = nmtdeep(
         "analyze", "similarity", whole, "--data", "data", "--device", "cpu", "--threads", 1,
         "--csv", "s.csv", "--plot", "s.svg", "--json",
@@ -85,7 +77,7 @@ def test_similarity_and_attention_of_a_run(nmtdeep: Commands, data: Path, whole:
     assert rows[-1]["key_token"] == rows[-1]["query_token"] == "</s>"
 
 
-def test_lengths_and_curves_of_a_run(nmtdeep: Commands, whole: Path) -> None:
+def test_lengths_and_curves_of_a_run(nmtdeep, whole):
     done = nmtdeep(
         "analyze", "lengths", whole, "valid.de", "--source", "valid.en",
         "--reference", "valid.de", "--csv", "l.csv", "--plot", "l.svg",
@@ -108,20 +100,13 @@ def test_lengths_and_curves_of_a_run(nmtdeep: Commands, whole: Path) -> None:
     ("command", "what"),
     [
         ("combination whole", "no layer combination"),
-        ("attention whole --source=", "--source"),
         ("attention whole --source a --head 3", "from 1 to 2"),
-        ("similarity whole --data data --split x", "'x'"),
         ("gradients whole model.width=8 --data data", "model.width=8"),
-        ("gradients whole absent --data data", "absent"),
-        ("gradients tiny.yaml --data data --plot g.doc", "g.doc"),
         ("schedule model.width=8", "no recipe"),
-        ("initialization tiny.yaml model.decoder.combination=mhc --data data", "residual sums"),
         ("lengths valid.de --source valid.en --reference test.de", "test.de"),
     ],
 )
-def test_a_wrong_argument_is_an_error(
-    nmtdeep: Commands, data: Path, whole: Path, command: str, what: str
-) -> None:
+def test_a_wrong_argument_is_an_error(nmtdeep, data, whole, command, what):
     done = nmtdeep("analyze", *command.split())
     assert (done.code, done.err.count("\n")) == (2, 1), done.out
     assert what in done.err

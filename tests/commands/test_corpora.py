@@ -1,10 +1,7 @@
 """Several corpora by the real commands: named everywhere, interrupted, resumed, refused."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
@@ -28,7 +25,7 @@ CORPORA = ("--train", "clean=train", "--train", "web=web.jsonl", "--train", "cra
 
 
 @pytest.fixture(scope="session")
-def mixed(nmtdeep) -> Path:
+def mixed(nmtdeep):
     """A data directory of three corpora; the second is a JSONL file."""
     sides = (
         (nmtdeep.folder / f"valid.{side}").read_text("utf-8").split("\n") for side in ("en", "de")

@@ -1,7 +1,5 @@
 """`train --dry-run` prints what `train` would print, and `train` without a recipe."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

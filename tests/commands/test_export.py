@@ -1,7 +1,5 @@
 """`nmtdeep export` on real runs: files, messages, and their use in other programs."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -29,7 +27,7 @@ WRITE = "nmtdeep.tools.export.exporter:write_note"
 
 
 @pytest.fixture(scope="session")
-def post_norm(nmtdeep, data) -> Path:
+def post_norm(nmtdeep, data):
     stacks = [f"model.{stack}.residual=post_norm" for stack in ("encoder", "decoder")]
     done = train(nmtdeep, "post-norm", *stacks, "model.width=32")
     assert done.code == 0, done.err
@@ -37,7 +35,7 @@ def post_norm(nmtdeep, data) -> Path:
 
 
 @pytest.fixture(scope="session")
-def fluent(nmtdeep, post_norm) -> Path:
+def fluent(nmtdeep, post_norm):
     """A grown run that has learned the test set by heart, so that translations can be compared."""
     grown = nmtdeep("grow", post_norm, "--layers", 3, "--out", "grown")
     assert grown.code == 0, grown.err

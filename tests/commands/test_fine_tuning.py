@@ -1,7 +1,5 @@
 """Fine-tuning by the real commands: resumed anywhere, frozen, deeper, with two processes."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 from pathlib import Path
@@ -31,7 +29,7 @@ def tune(nmtdeep, out: Path, *options: object, data: object = "tuning", **how) -
 
 
 @pytest.fixture(scope="session")
-def tuning(nmtdeep, data, whole) -> Path:
+def tuning(nmtdeep, data, whole):
     """A second corpus with the text pipeline of the run, which this makes."""
     done = nmtdeep(
         "preprocess", "dropout.yaml", "--text", "whole", "--train", "valid", "--valid", "test",
@@ -44,7 +42,7 @@ def tuning(nmtdeep, data, whole) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tuned(nmtdeep, tuning) -> tuple[Path, Finished]:
+def tuned(nmtdeep, tuning):
     """A fine-tuning that nothing interrupted; not to be changed."""
     done = tune(nmtdeep, nmtdeep.folder / "tuned", "--from", "whole")
     assert done.code == 0, done.err

@@ -1,7 +1,5 @@
 """After the last update: which checkpoint a run means, whose scores it shows, and where."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,10 +1,7 @@
 """A full file system: one line with a hint, and existing files are intact."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,7 +34,7 @@ class Disk:
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Disk]:
+def disk(tmp_path):
     disk = Disk(tmp_path / "disk")
     disk.path.mkdir()
     if shutil.which("mount") is None or not disk.mount("size=4m"):

@@ -1,15 +1,10 @@
 """A mistake causes a helpful hint with the names that the user typed."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
-from commands.running import Commands, Interrupt
+from commands.running import Interrupt
 
 
-@pytest.mark.parametrize("file", ["a-file", "a-file/below"])
 @pytest.mark.parametrize(
     "command",
     [
@@ -23,14 +18,11 @@ from commands.running import Commands, Interrupt
         "demo --out",
     ],
 )
-def test_a_file_cannot_be_a_directory(
-    nmtdeep: Commands, whole: Path, command: str, file: str
-) -> None:
+def test_a_file_cannot_be_a_directory(nmtdeep, whole, command):
     (nmtdeep.folder / "a-file").write_text("mine")
-    words = command.split()
-    done = nmtdeep(*words, file)
-    said = f"nmtdeep: error: a-file: is a file, not a directory: choose another {words[-1]}\n"
-    assert (done.code, done.out, done.err) == (2, "", said)
+    done = nmtdeep(*command.split(), "a-file/below")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert "error: a-file: is a file" in done.err and command.split()[-1] in done.err
     assert (nmtdeep.folder / "a-file").read_text() == "mine"
 
 
@@ -44,15 +36,13 @@ def test_a_file_cannot_be_a_directory(
         ("convert fairseq train.en train.de -o converted", "train.en"),
     ],
 )
-def test_a_path_of_another_kind(
-    nmtdeep: Commands, data: Path, whole: Path, command: str, where: str
-) -> None:
+def test_a_path_of_another_kind(nmtdeep, data, whole, command, where):
     done = nmtdeep(*command.split())
     assert done.code == 2 and done.err.count("\n") == 1
     assert f"{where}: " in done.err
 
 
-def test_ctrl_c_prints_a_line(nmtdeep: Commands, data: Path) -> None:
+def test_ctrl_c_prints_a_line(nmtdeep, data):
     done = nmtdeep(
         "preprocess", "tiny.yaml", "--train", "train", "--valid", "valid", "--out", "stopped",
         interrupt=Interrupt("nmtdeep.files:write_sums", what="int"),

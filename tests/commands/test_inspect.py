@@ -1,7 +1,5 @@
 """`nmtdeep inspect` as a user meets it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -11,11 +9,11 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from commands.running import Commands, Finished, value
+from commands.running import value
 from commands.runs import records
 
 
-def test_inspect_describes_a_run(nmtdeep: Commands, averaged: tuple[Path, Finished]) -> None:
+def test_inspect_describes_a_run(nmtdeep, averaged):
     whole = averaged[0]
     done = nmtdeep("inspect", whole)
     assert done.code == 0, done.err
@@ -42,9 +40,7 @@ def test_inspect_describes_a_run(nmtdeep: Commands, averaged: tuple[Path, Finish
     assert value(done.out, "integrity").startswith("ok")
 
 
-def test_inspect_describes_a_checkpoint_and_a_data_directory(
-    nmtdeep: Commands, averaged: tuple[Path, Finished], data: Path
-) -> None:
+def test_inspect_describes_a_checkpoint_and_a_data_directory(nmtdeep, averaged, data):
     checkpoint = nmtdeep("inspect", averaged[0] / "checkpoint_average")
     names = "checkpoint_8, checkpoint_10, checkpoint_11"
     assert value(checkpoint.out, "mean of") == names
@@ -62,9 +58,7 @@ def test_inspect_describes_a_checkpoint_and_a_data_directory(
         ("checkpoint_average", "text/vocabulary.tsv"),
     ],
 )
-def test_a_flipped_bit_in_a_checkpoint_is_named(
-    nmtdeep: Commands, averaged: tuple[Path, Finished], tmp_path: Path, name: str, whose: str
-) -> None:
+def test_a_flipped_bit_in_a_checkpoint_is_named(nmtdeep, averaged, tmp_path, name, whose):
     run = shutil.copytree(averaged[0], tmp_path / "run", symlinks=True)
     flip(run / whose / name)
     for path in (run, run / whose):
@@ -74,9 +68,7 @@ def test_a_flipped_bit_in_a_checkpoint_is_named(
         assert done.out.count(f"{whose}/{name}: ") <= 1
 
 
-def test_text_of_a_data_directory_that_looks_wrong_is_named(
-    nmtdeep: Commands, data: Path, folder: Path
-) -> None:
+def test_text_of_a_data_directory_that_looks_wrong_is_named(nmtdeep, data, folder):
     pytest.importorskip("py3langid")
     assert "warnings" not in nmtdeep("inspect", data).out
     for side, other in (("en", "de"), ("de", "en")):
@@ -97,9 +89,7 @@ def test_text_of_a_data_directory_that_looks_wrong_is_named(
 
 
 @pytest.mark.parametrize("name", ["train.de.tokens", "text/bpe.codes"])
-def test_a_flipped_bit_in_a_data_directory_is_named(
-    nmtdeep: Commands, data: Path, tmp_path: Path, name: str
-) -> None:
+def test_a_flipped_bit_in_a_data_directory_is_named(nmtdeep, data, tmp_path, name):
     copy = shutil.copytree(data, tmp_path / "data")
     flip(copy / name)
     done = nmtdeep("inspect", copy)
@@ -115,9 +105,7 @@ def flip(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["SHA256SUMS", "scores.json", "checkpoint_11/state.json"])
-def test_a_pipe_or_a_link_out_of_a_run_is_an_error(
-    nmtdeep: Commands, whole: Path, tmp_path: Path, name: str
-) -> None:
+def test_a_pipe_or_a_link_out_of_a_run_is_an_error(nmtdeep, whole, tmp_path, name):
     for number, make in enumerate((os.mkfifo, lambda path: path.symlink_to(__file__))):
         run = shutil.copytree(whole, tmp_path / f"run{number}", symlinks=True)
         (run / name).unlink()
@@ -127,9 +115,7 @@ def test_a_pipe_or_a_link_out_of_a_run_is_an_error(
         assert f"{Path(name).name}: " in done.err
 
 
-def test_copies_and_names_of_checkpoints_are_links(
-    nmtdeep: Commands, whole: Path, tmp_path: Path
-) -> None:
+def test_copies_and_names_of_checkpoints_are_links(nmtdeep, whole, tmp_path):
     copied, named = (shutil.copytree(whole, tmp_path / name, symlinks=True) for name in "ab")
     for link in (path for path in whole.iterdir() if path.is_symlink()):
         (copied / link.name).unlink()

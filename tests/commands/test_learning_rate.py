@@ -1,7 +1,5 @@
 """`analyze learning-rate`: a geometric series of rates, losses of a training; no file changes."""
 
-from __future__ import annotations
-
 import csv
 import json
 
@@ -13,16 +11,14 @@ from nmtdeep.analysis.range_test import Trial, suggestion
 RANGE_TEST = ("analyze", "learning-rate")
 
 
-def test_half_the_rate_with_the_lowest_loss_is_suggested() -> None:
+def test_half_the_rate_with_the_lowest_loss_is_suggested():
     # The lowest smoothed loss is at update 12; its mean age is 9 updates: 0.9 / (1 - 0.9).
     rows = [Trial(n, 2.0**n, 9.0, float(abs(n - 12))) for n in range(1, 15)]
     assert suggestion(rows) == 2**3 / 2
     assert suggestion(rows[:5]) == 1.0  # still falling at the end, and nothing is 9 updates ago
 
 
-def test_the_rates_grow_and_a_fresh_model_has_the_loss_of_a_training(
-    nmtdeep, whole, tmp_path
-) -> None:
+def test_the_rates_grow_and_a_fresh_model_has_the_loss_of_a_training(nmtdeep, whole, tmp_path):
     choice = "training.optimizer.type=muon"  # the loss before the first update is any optimizer's
     before = files(nmtdeep.folder)
     table, picture = tmp_path / "lr.csv", tmp_path / "lr.svg"
@@ -47,7 +43,7 @@ def test_the_rates_grow_and_a_fresh_model_has_the_loss_of_a_training(
 
 
 @pytest.mark.slow
-def test_a_fine_tuning_is_tried_from_its_weights(nmtdeep, whole) -> None:
+def test_a_fine_tuning_is_tried_from_its_weights(nmtdeep, whole):
     before = files(whole)
     words = ("tiny.yaml", "training.start_from.path=whole", "--data", "data", "--json")
     done = nmtdeep(*RANGE_TEST, *words)

@@ -1,29 +1,23 @@
 """Names of files and folders: spaces, newlines, Unicode, dashes, length; by the real commands."""
 
-from __future__ import annotations
-
 import shutil
-
-import pytest
 
 from commands.running import Commands
 
 # Spaces, Unicode; marks of a terminal, of YAML and of a shell; a long name.
-NASTY = {
-    "words": " two  words\nBäume 猫 שלום e\u0301 👩\u200d👩 \x1b[31mred\x07\r",
-    "marks": "a: {b}, *c # 'd\" $e;f=g" + "x" * 210,
-}
+NASTY = " two  words\nBäume 猫 שלום e\u0301 👩\u200d👩 \x1b[31mred\x07\r" + (
+    "a: {b}, *c # 'd\" $e;f=g" + "x" * 150
+)
 
 
-@pytest.mark.parametrize("name", NASTY.values(), ids=NASTY)
-def test_all_steps_in_a_folder_of_that_name(nmtdeep, tmp_path, name):
-    place = tmp_path / name
+def test_all_steps_in_a_folder_of_that_name(nmtdeep, tmp_path):
+    place = tmp_path / NASTY
     place.mkdir()
     for file in ("train.en", "train.de", "valid.en", "valid.de", "tiny.yaml"):
         shutil.copy(nmtdeep.folder / file, place / f"-{file}")
     here = Commands(place, nmtdeep.logs)
-    here.count = 1000 + 100 * list(NASTY.values()).index(name)
-    recipe, run = place / "-tiny.yaml", place / name
+    here.count = 1000
+    recipe, run = place / "-tiny.yaml", place / NASTY
     steps = [
         ("preprocess", recipe, "--train", place / "-train", "--valid", place / "-valid",
          "--out", place / "data", "--workers", 1),
@@ -38,7 +32,7 @@ def test_all_steps_in_a_folder_of_that_name(nmtdeep, tmp_path, name):
     assert done.out.startswith("BLEU")
     lines = [(place / file).read_bytes().count(b"\n") for file in ("-valid.en", "-out.de")]
     assert lines[0] == lines[1] > 0
-    mistakes_are_one_line(here, recipe, place / f"{name[:100]}gone")
+    mistakes_are_one_line(here, recipe, place / f"{NASTY[:100]}gone")
 
 
 def test_a_name_that_is_too_long_for_a_file(nmtdeep, data, tmp_path):

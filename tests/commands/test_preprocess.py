@@ -1,7 +1,5 @@
 """`nmtdeep preprocess`, interrupted anywhere: the directory is the old or the new one."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

@@ -1,7 +1,5 @@
 """One process == two processes, and two processes resume as one does."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

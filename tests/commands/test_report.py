@@ -1,16 +1,11 @@
 """`nmtdeep report` on the command line."""
 
-from __future__ import annotations
-
 import html
 import json
 import re
 import shutil
-from pathlib import Path
 
 import pytest
-
-from commands.running import Commands, Finished
 
 NASTY = "<script>alert(1)<&script>\n\N{RIGHT-TO-LEFT OVERRIDE}"
 
@@ -27,7 +22,7 @@ def rows(page: str, section: str) -> list[dict[str, str]]:
 
 
 @pytest.fixture(scope="session")
-def other(averaged: tuple[Path, Finished], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def other(averaged, tmp_path_factory):
     """Another training, whose average translates and was not scored; under a nasty name."""
     run = tmp_path_factory.mktemp("report") / NASTY
     shutil.copytree(averaged[0], run, symlinks=True)
@@ -36,20 +31,18 @@ def other(averaged: tuple[Path, Finished], tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="session")
-def made(nmtdeep: Commands, whole: Path, other: Path, data: Path) -> Path:
+def made(nmtdeep, whole, other, data):
     done = nmtdeep("report", whole, other, "--data", data, "-o", "page.html", "--samples", "3")
     assert done.code == 0, done.err
     return nmtdeep.folder / "page.html"
 
 
 @pytest.fixture(scope="session")
-def page(made: Path) -> str:
+def page(made):
     return made.read_text(encoding="utf-8")
 
 
-def test_runs_are_compared_as_by_translating_and_scoring(
-    nmtdeep: Commands, whole: Path, other: Path, page: str
-) -> None:
+def test_runs_are_compared_as_by_translating_and_scoring(nmtdeep, whole, other, page):
     for name, run in (("a.de", whole), ("b.de", other)):
         assert nmtdeep("translate", "-m", run, "-i", "test.en", "-o", name).code == 0
     by_hand = nmtdeep("score", "a.de", "test.de", "--system", "b.de", "--json")
@@ -71,7 +64,7 @@ def test_runs_are_compared_as_by_translating_and_scoring(
             )
 
 
-def test_scores_cost_and_recipe_are_those_of_the_run(whole: Path, page: str) -> None:
+def test_scores_cost_and_recipe_are_those_of_the_run(whole, page):
     stored = json.loads((whole / "scores.json").read_text())["scores"]
     shown = [(row["set"], row["metric"].split()[0], row["whole"]) for row in rows(page, "scores")]
     labels = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}
@@ -95,7 +88,7 @@ def test_scores_cost_and_recipe_are_those_of_the_run(whole: Path, page: str) -> 
     assert all(line in shown for line in kept)
 
 
-def test_sentences_and_every_picture_are_shown(nmtdeep: Commands, page: str) -> None:
+def test_sentences_and_every_picture_are_shown(nmtdeep, page):
     sources = (nmtdeep.folder / "test.en").read_text(encoding="utf-8").splitlines()
     chosen = [
         html.unescape(line) for line in re.findall(r'line \d+</dt><dd dir="auto">(.*?)</dd>', page)
@@ -109,7 +102,7 @@ def test_sentences_and_every_picture_are_shown(nmtdeep: Commands, page: str) -> 
     ]  # fmt: skip
 
 
-def test_missing_files_of_a_run_are_listed(nmtdeep: Commands, whole: Path, tmp_path: Path) -> None:
+def test_missing_files_of_a_run_are_listed(nmtdeep, whole, tmp_path):
     run = tmp_path / "begun"
     run.mkdir()
     shutil.copy(whole / "config.yaml", run)
@@ -121,9 +114,7 @@ def test_missing_files_of_a_run_are_listed(nmtdeep: Commands, whole: Path, tmp_p
     assert [row["run"] for row in rows(page, "overview")] == ["begun", "whole"]
 
 
-def test_invalid_commands_are_refused(
-    nmtdeep: Commands, whole: Path, data: Path, tmp_path: Path
-) -> None:
+def test_invalid_commands_are_refused(nmtdeep, whole, data, tmp_path):
     for words, where in (
         (("data",), "data: "),
         (("whole", "--data", "data", "--split", "train"), "train"),

@@ -1,7 +1,5 @@
 """Interrupted anywhere == uninterrupted, bitwise on a CPU."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import re

@@ -1,21 +1,15 @@
 """`nmtdeep serve`: a real process answers as `translate` does, and ends when it has answered."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import pytest
 from tools.serve.stand_ins import ask, get, until
 
-from commands.running import Commands
 from commands.runs import UNUSUAL, translated
 
 SEARCHES = {
@@ -30,7 +24,7 @@ ENDS = {
 
 
 @pytest.fixture(params=SEARCHES)
-def served(request: pytest.FixtureRequest, whole: Path) -> Iterator[tuple[str, Any, int]]:
+def served(request, whole):
     """A name of `SEARCHES`, the process of such a service, its port."""
     command = ["serve", "-m", str(whole), "--port", "0", *SEARCHES[request.param]]
     pipe = subprocess.PIPE
@@ -46,9 +40,7 @@ def served(request: pytest.FixtureRequest, whole: Path) -> Iterator[tuple[str, A
             process.kill()
 
 
-def test_answers_equal_the_command_and_a_signal_waits_for_all_of_them(
-    nmtdeep: Commands, whole: Path, served: tuple[str, Any, int]
-) -> None:
+def test_answers_equal_the_command_and_a_signal_waits_for_all_of_them(nmtdeep, whole, served):
     name, process, port = served
     end, code, message = ENDS[name]
     text = (nmtdeep.folder / "test.en").read_text(encoding="utf-8")

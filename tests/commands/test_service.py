@@ -1,12 +1,8 @@
 """`translate` as a service between two pipes: it always ends without a traceback."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +10,7 @@ pytestmark = pytest.mark.usefixtures("data")
 
 
 @pytest.fixture
-def service(whole: Path) -> Iterator[subprocess.Popen[bytes]]:
+def service(whole):
     """A real process, to include Python's own exit; one line is answered already."""
     command = ["translate", "-m", str(whole), "-q", "--beam", "1", "--format", "json"]
     pipe = subprocess.PIPE

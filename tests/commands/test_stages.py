@@ -1,7 +1,5 @@
 """Shallow to deep by the real commands: stages, interruptions, growth by hand, frozen layers."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Ranks that torchrun starts: the same training, restarted and resumed; and sharded models."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """From raw text to scores by the real commands: N lines in, N lines out."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

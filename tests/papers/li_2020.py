@@ -1,7 +1,5 @@
 """Li et al. 2020: parameter counts of every row, term by term."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from tests.papers.terms import BASE, BIG, Size, decoder_layer, encoder_layer, norm

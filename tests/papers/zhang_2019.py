@@ -1,7 +1,5 @@
 """Zhang et al. 2019: parameter counts of every row, term by term."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from tests.papers.terms import BASE, BIG, Size, attention, decoder_layer, encoder_layer, norm

@@ -1,13 +1,10 @@
 """Scores equal hand calculations, slow independent ones, and sacreBLEU's own command."""
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 import sacrebleu
@@ -67,22 +64,22 @@ def slow_bleu(hypotheses: list[str], references: list[list[str]]) -> float:
         ("a b c", ["a b c"], 0.0),
     ],
 )
-def test_tokenized_bleu_by_hand(hypothesis: str, references: list[str], expected: float) -> None:
+def test_tokenized_bleu_by_hand(hypothesis, references, expected):
     got = value([hypothesis], [[line] for line in references], "bleu-tok")
     assert got == pytest.approx(expected, abs=1e-9)
 
 
-def test_standard_bleu_smooths_by_hand() -> None:
+def test_standard_bleu_smooths_by_hand():
     # 3/4 * 2/3 * 1/2 * 1/(2 * 1): the first empty precision counts as half a match
     assert value(["a b c x"], [["a b c d"]], "bleu") == pytest.approx(100 * (1 / 8) ** 0.25)
 
 
-def test_ter_by_hand() -> None:
+def test_ter_by_hand():
     assert value(["a b c d"], [["a b x d"]], "ter") == pytest.approx(25)  # one substitution
     assert value(["b c a"], [["a b c"]], "ter") == pytest.approx(100 / 3)  # one shift
 
 
-def test_tokenized_bleu_equals_the_slow_one_on_real_text(tokens: list[str]) -> None:
+def test_tokenized_bleu_equals_the_slow_one_on_real_text(tokens):
     for every in (2, 3, 7):
         damaged = damage(tokens, every=every)
         second = damage(tokens, every=every + 2)
@@ -92,7 +89,7 @@ def test_tokenized_bleu_equals_the_slow_one_on_real_text(tokens: list[str]) -> N
             )
 
 
-def test_compound_bleu_equals_the_slow_one_on_split_text(german: list[str]) -> None:
+def test_compound_bleu_equals_the_slow_one_on_split_text(german):
     damaged = damage(german, every=2)
     split = [[compound_split(line) for line in lines] for lines in (damaged, german)]
     assert split[1] != german
@@ -101,7 +98,7 @@ def test_compound_bleu_equals_the_slow_one_on_split_text(german: list[str]) -> N
     assert expected != pytest.approx(value(damaged, [german], "bleu-tok"), abs=1e-3)
 
 
-def test_moses_tokens_of_raw_text_count_like_tokens(german: list[str]) -> None:
+def test_moses_tokens_of_raw_text_count_like_tokens(german):
     sacremoses = pytest.importorskip("sacremoses")
     moses = sacremoses.MosesTokenizer(lang="de")
     damaged = damage(german, every=3)[:200]
@@ -114,9 +111,7 @@ def test_moses_tokens_of_raw_text_count_like_tokens(german: list[str]) -> None:
         assert prepared == value(tokenized[0], [tokenized[1]], metric)
 
 
-def test_scores_and_signatures_equal_those_of_the_sacrebleu_command(
-    german: list[str], tmp_path: Path
-) -> None:
+def test_scores_and_signatures_equal_those_of_the_sacrebleu_command(german, tmp_path):
     damaged = damage(german, every=2)
     (tmp_path / "hypotheses").write_text("\n".join(damaged) + "\n", encoding="utf-8")
     (tmp_path / "reference").write_text("\n".join(german) + "\n", encoding="utf-8")
@@ -143,7 +138,7 @@ def test_scores_and_signatures_equal_those_of_the_sacrebleu_command(
             assert label_of(score.metric).startswith(expected["name"])
 
 
-def test_other_spaces_stay_inside_a_word() -> None:
+def test_other_spaces_stay_inside_a_word():
     # as in multi-bleu.perl, which splits bytes: "a<nbsp>b" is one word of four
     hypothesis = "a\u00a0b c\u2028d e f"
     assert value([hypothesis], [[hypothesis]], "bleu-tok") == pytest.approx(100)
@@ -153,7 +148,7 @@ def test_other_spaces_stay_inside_a_word() -> None:
     assert value(["a\u00a0b c d e"], [["a\u2009b c d e"]], "bleu-tok") == 0
 
 
-def test_case_matters_only_where_it_should() -> None:
+def test_case_matters_only_where_it_should():
     hypothesis, reference = ["Ein ÄRGER mit dem Hund"], ["ein ärger mit dem hund"]
     for metric in ("bleu-lc", "bleu-intl-lc", "bleu-tok-lc", "ter"):
         perfect = 0.0 if metric == "ter" else 100.0
@@ -166,7 +161,7 @@ HERE = [name for name in METRICS if name not in ("comet", "bleu-ja", "bleu-ko", 
 
 
 @pytest.mark.parametrize("name", HERE)
-def test_signatures_name_versions_references_and_steps(name: str) -> None:
+def test_signatures_name_versions_references_and_steps(name):
     (score,) = score_texts(["a b c d"], [["a b c d"], ["d c b a"]], [name])
     pairs = dict(pair.split(":") for pair in score.signature.split("|"))
     assert " " not in score.signature
@@ -180,7 +175,7 @@ def test_signatures_name_versions_references_and_steps(name: str) -> None:
 
 
 @pytest.mark.parametrize("installed", [True, False])
-def test_the_tokenization_of_bleu_by_language(installed: bool) -> None:
+def test_the_tokenization_of_bleu_by_language(installed):
     expected = {
         **dict.fromkeys(["de", "en", "pt-BR", "vi", "hi", "zh-Latn-pinyin", "ja-Latn"], "13a"),
         **dict.fromkeys(["zh", "zh-Hant", "zh-TW", "zho", "cmn", "yue"], "zh"),
@@ -195,7 +190,7 @@ def test_the_tokenization_of_bleu_by_language(installed: bool) -> None:
     assert found == expected
 
 
-def test_final_metrics_fit_the_language() -> None:
+def test_final_metrics_fit_the_language():
     assert usual_metrics("de") == ["bleu", "chrf", "ter"]
     assert usual_metrics("zh-Hant") == ["bleu-zh", "chrf"]
     assert usual_metrics("th") == ["bleu-char", "chrf"]
@@ -203,7 +198,7 @@ def test_final_metrics_fit_the_language() -> None:
     assert usual_metrics("ko", "13a") == ["bleu", "chrf", "ter"]
 
 
-def test_a_missing_tokenization_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_tokenization_is_one_line(monkeypatch):
     def missing(**_: object) -> None:
         raise RuntimeError("\nJapanese needs more.\nInstall it.")
 
@@ -224,7 +219,7 @@ def test_a_missing_tokenization_is_one_line(monkeypatch: pytest.MonkeyPatch) -> 
         scorers(["bleu-flores200"])
 
 
-def test_invalid_input_is_an_error() -> None:
+def test_invalid_input_is_an_error():
     with pytest.raises(DataError, match="hypotheses has 2, reference has 1"):
         score_texts(["a", "b"], [["a"]])
     with pytest.raises(DataError, match="nothing to score"):

@@ -1,7 +1,5 @@
 """Scores of held-out sets on a screen: each signature once, within 80 columns."""
 
-from __future__ import annotations
-
 from nmtdeep.scoring import Score
 from nmtdeep.scoring.report import score_table
 
@@ -9,7 +7,7 @@ BLEU = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.5.1"
 TER = "nrefs:1|case:lc|tok:tercom|norm:no|punct:yes|asian:no|version:2.5.1"
 
 
-def test_final_scores_are_a_table_of_sets_by_metrics_and_each_signature_once() -> None:
+def test_final_scores_are_a_table_of_sets_by_metrics_and_each_signature_once():
     numbers = {"valid": (30.194, 55.5), "test_2016_flickr": (32.566, 100.0)}
     lines = score_table(
         {

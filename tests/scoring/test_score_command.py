@@ -1,13 +1,10 @@
 """`nmtdeep score` itself: its output, and its errors for bad input."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import math
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -22,7 +19,7 @@ HYPOTHESES = ["Der Hund rennt über die Wiese.", "Eine Frau liest ein Buch im Pa
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write("hyp", HYPOTHESES)
     write("ref", REFERENCE)
@@ -49,7 +46,7 @@ def refused(*arguments: str) -> str:
     return str(result.exception)
 
 
-def test_plain_lines(here: Path) -> None:
+def test_plain_lines(here):
     bleu, chrf, ter = printed("hyp", "ref")
     # right, of the n-grams in line 1 + 2 + 3: 6 + 8 + 2 of 7 + 8 + 2 words, 4 + 7 + 1 of 14 pairs,
     # 2 + 6 of 11 triples, 1 + 5 of 9 quadruples; 17 words for 18
@@ -61,7 +58,7 @@ def test_plain_lines(here: Path) -> None:
     assert ter.startswith("TER 13.33 ")  # one word changed and one missing, of 15
 
 
-def test_stdin_gzip_and_several_references(here: Path) -> None:
+def test_stdin_gzip_and_several_references(here):
     with gzip.open("other.gz", "wt", encoding="utf-8") as stream:
         stream.writelines(line + "\n" for line in HYPOTHESES)
     stdin = Path("hyp").read_bytes()
@@ -69,7 +66,7 @@ def test_stdin_gzip_and_several_references(here: Path) -> None:
     assert line.startswith("BLEU 100.00 nrefs:2|")
 
 
-def test_json_has_everything(here: Path) -> None:
+def test_json_has_everything(here):
     write("worse", ["Hund.", "Frau.", "Buch."])
     arguments = ("--system", "worse", "--trials", "20", "--json", "--metric", "bleu")
     entries = json.loads("\n".join(printed("hyp", "ref", *arguments)))
@@ -83,7 +80,7 @@ def test_json_has_everything(here: Path) -> None:
     assert all("version:" in entry["signature"] for entry in entries)
 
 
-def test_each_system_is_a_line_with_its_difference(here: Path) -> None:
+def test_each_system_is_a_line_with_its_difference(here):
     write("[bold]same\x1b", HYPOTHESES)
     arguments = ("--system", "[bold]same\x1b", "--trials", "50", "--metric", "chrf")
     _, baseline, line = printed("hyp", "ref", *arguments)
@@ -132,16 +129,14 @@ LONG = ["X", "a " * 201, "X"]
         (["A", "a " * 200, "A"], RAW, "--metric ter", None),
     ],
 )
-def test_text_of_the_wrong_form_causes_a_warning(
-    here: Path, hypotheses: list[str], reference: list[str], options: str, warning: str | None
-) -> None:
+def test_text_of_the_wrong_form_causes_a_warning(here, hypotheses, reference, options, warning):
     write("hyp", hypotheses)
     write("ref", reference)
     printed_to_stderr = invoke("hyp", "ref", *options.split()).stderr
     assert re.search(warning, printed_to_stderr) if warning else printed_to_stderr == ""
 
 
-def test_bad_files_are_named(here: Path) -> None:
+def test_bad_files_are_named(here):
     write("short", REFERENCE[:2])
     assert "hyp has 3, short has 2" in refused("hyp", "ref", "short")
     assert "hyp has 3, short has 2" in refused("hyp", "ref", "--system", "short")
@@ -175,11 +170,11 @@ def test_bad_files_are_named(here: Path) -> None:
         ),
     ],
 )
-def test_contradictions_are_refused(here: Path, arguments: tuple[str, ...], message: str) -> None:
+def test_contradictions_are_refused(here, arguments, message):
     assert message in refused(*arguments)
 
 
-def test_a_model_scores_as_its_translations_do(here: Path, tiny_run: Any) -> None:
+def test_a_model_scores_as_its_translations_do(here, tiny_run):
     options = DecodingOptions(beam=1, device="cpu")
     sources = tiny_run.sources[:3]
     write("src", sources)
@@ -189,7 +184,7 @@ def test_a_model_scores_as_its_translations_do(here: Path, tiny_run: Any) -> Non
     assert printed(*model, "--source", "src", "--reference", "ref") == printed("hyp", "ref")
 
 
-def test_log_probabilities_are_printed_by_line_and_summed(here: Path, tiny_run: Any) -> None:
+def test_log_probabilities_are_printed_by_line_and_summed(here, tiny_run):
     write("src", tiny_run.sources[:3])
     arguments = ("-m", str(tiny_run.newer), "--source", "src", "--target", "ref", "--log-prob")
     rows = json.loads(invoke(*arguments, "--json").stdout)

@@ -1,7 +1,5 @@
 """Compounds are split, and words counted, as the papers' scripts do; expected lines by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from nmtdeep.scoring.tokenized import MosesPreparation, compound_split
@@ -24,11 +22,11 @@ MARK = "##AT##-##AT##"
         ("schön", "schön"),
     ],
 )
-def test_compound_split_by_hand(line: str, expected: str) -> None:
+def test_compound_split_by_hand(line, expected):
     assert compound_split(line) == expected
 
 
-def test_moses_preparation_by_hand() -> None:
+def test_moses_preparation_by_hand():
     assert MosesPreparation("de").tokenize("Er sagt: „Ja“, z. B. 3,5 & 'so'.").split(" ") == (
         ["Er", "sagt", ":", "„", "Ja", "“", ",", "z.", "B.", "3,5", "&", "'", "so", "'", "."]
     )

@@ -4,8 +4,6 @@ Independent of the package, sentence by sentence and head by head, with fairseq'
 (padding 1, end 2, unknown 3, positions from 2). All in float64.
 """
 
-from __future__ import annotations
-
 import math
 from argparse import Namespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Directories of MarianMT models with random weights, as transformers saves them."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

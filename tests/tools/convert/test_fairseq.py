@@ -1,7 +1,5 @@
 """Converted checkpoints compute fairseq's logits; others are refused, and no code is run."""
 
-from __future__ import annotations
-
 import os
 import zipfile
 from argparse import Namespace
@@ -55,7 +53,7 @@ def ours(ids: list[int], count: int) -> list[int]:
 
 
 @pytest.mark.parametrize("choices", CHOICES, ids=str)
-def test_logits_are_equal(choices: dict[str, Any], tmp_path: Path) -> None:
+def test_logits_are_equal(choices, tmp_path):
     like = FairseqLike(**choices)
     file, dictionaries = written(tmp_path, like)
     convert(file, dictionaries, tmp_path / "out", TextOptions())
@@ -72,7 +70,7 @@ def test_logits_are_equal(choices: dict[str, Any], tmp_path: Path) -> None:
         torch.testing.assert_close(mine, theirs, rtol=1e-10, atol=1e-10)
 
 
-def test_codes_and_languages_make_a_pipeline_for_raw_text(tmp_path: Path) -> None:
+def test_codes_and_languages_make_a_pipeline_for_raw_text(tmp_path):
     file, dictionaries = written(tmp_path, FairseqLike())
     codes = tmp_path / "codes"
     codes.write_text("#version: 0.2\nw 1</w>\n")
@@ -94,7 +92,7 @@ class Exploit:
 
 @pytest.mark.parametrize("zipped", [True, False])
 @pytest.mark.parametrize("where", ["args", "model", "cfg", "extra_state", "inside args"])
-def test_no_code_in_a_checkpoint_is_run(tmp_path: Path, where: str, zipped: bool) -> None:
+def test_no_code_in_a_checkpoint_is_run(tmp_path, where, zipped):
     like, folder = FairseqLike(), tmp_path / "folder"
     _, dictionaries = written(tmp_path, like)
     content = like.file(**{where: Exploit(folder)})
@@ -109,7 +107,7 @@ def test_no_code_in_a_checkpoint_is_run(tmp_path: Path, where: str, zipped: bool
     assert folder.exists()  # so the exploit works
 
 
-def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
+def test_all_problems_are_reported_at_once(tmp_path):
     like = FairseqLike()
     file, dictionaries = written(tmp_path, like)
     like.args.encoder_learned_pos = True
@@ -142,7 +140,7 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
         ({"model": {}}, "no settings"),
     ],
 )
-def test_other_files_are_refused(tmp_path: Path, content: object, message: str) -> None:
+def test_other_files_are_refused(tmp_path, content, message):
     if isinstance(content, bytes):
         (tmp_path / "x.pt").write_bytes(content)
     else:
@@ -152,7 +150,7 @@ def test_other_files_are_refused(tmp_path: Path, content: object, message: str) 
 
 
 @pytest.mark.parametrize("attack", ["expanded tensor", "one tensor under many names"])
-def test_weights_larger_than_the_file_are_refused(tmp_path: Path, attack: str) -> None:
+def test_weights_larger_than_the_file_are_refused(tmp_path, attack):
     like = FairseqLike()
     if attack == "expanded tensor":
         like.state["decoder.embed_out"] = torch.ones(1).expand(1 << 40)
@@ -164,7 +162,7 @@ def test_weights_larger_than_the_file_are_refused(tmp_path: Path, attack: str) -
         convert(file, dictionaries, tmp_path / "out", TextOptions())
 
 
-def test_a_file_that_unpacks_to_more_bytes_than_it_has_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_unpacks_to_more_bytes_than_it_has_is_refused(tmp_path):
     like = FairseqLike()
     like.state["decoder.embed_out"] = torch.zeros(1_000_000)
     file, dictionaries = written(tmp_path, like)
@@ -184,9 +182,7 @@ def test_a_file_that_unpacks_to_more_bytes_than_it_has_is_refused(tmp_path: Path
     [("w0 1", "twice"), ("<s> 3", "mark"), ("<pad> 3", "mark"), ("alone", "a type"),
      ("a -1", "a type"), ("a\u00a0b 3", "a type"), (" 3", "a type")],
 )  # fmt: skip
-def test_an_invalid_dictionary_is_refused_with_its_line(
-    tmp_path: Path, line: str, words: str
-) -> None:
+def test_an_invalid_dictionary_is_refused_with_its_line(tmp_path, line, words):
     path = tmp_path / "dict.txt"
     path.write_text(f"w0 9\n{line}\n", encoding="utf-8")
     with pytest.raises(DataError, match=f"dict.txt:2: .*{words}"):

@@ -1,7 +1,5 @@
 """Checkpoints that fairseq itself wrote have the log-probabilities that it printed."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 
@@ -19,7 +17,7 @@ UNITS = {"0.6.2": 1.0, "dlcl-pre": 1.0, "dlcl-post": 1.0, "0.9.0": 1.0, "0.12.2"
 
 
 @pytest.mark.parametrize("version", UNITS)
-def test_log_probabilities_equal_those_of_fairseq(version: str, tmp_path: Path) -> None:
+def test_log_probabilities_equal_those_of_fairseq(version, tmp_path):
     files = FILES / version
     dictionaries = [files / "dict.en.txt", files / "dict.de.txt"]
     out = tmp_path / "converted"

@@ -1,7 +1,5 @@
 """Small models that have begun to learn copying, and their translations by nmtdeep."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Lines of the publishers' files, compared with sacreBLEU and published shell pipelines."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 
@@ -33,7 +31,7 @@ def read(form: str, *files: Path, columns: tuple[int, int] | None = None) -> lis
     return [(source.decode(), target.decode()) for source, target in read_pairs(text, list(files))]
 
 
-def test_test_sets_are_read_as_sacrebleu_reads_them(tmp_path: Path) -> None:
+def test_test_sets_are_read_as_sacrebleu_reads_them(tmp_path):
     lines = [line for line in LINES if "\u2028" not in line]
     path = write(tmp_path, "a.sgm", sgm(lines))
     FakeSGMLDataset("any", langpairs={})._convert_format(str(path), str(tmp_path / "theirs"))
@@ -42,7 +40,7 @@ def test_test_sets_are_read_as_sacrebleu_reads_them(tmp_path: Path) -> None:
     assert len(theirs) == len(lines)
 
 
-def test_iwslts_segments_come_without_titles(tmp_path: Path) -> None:
+def test_iwslts_segments_come_without_titles(tmp_path):
     german, english = (
         write(tmp_path, "a", xml(["Ja .", "Nein"])),
         write(tmp_path, "b", xml(["Y", "N"])),
@@ -50,7 +48,7 @@ def test_iwslts_segments_come_without_titles(tmp_path: Path) -> None:
     assert read("sgm", german, english) == [("Ja .", "Y"), ("Nein", "N")]
 
 
-def test_iwslts_training_text_is_the_output_of_fairseqs_pipeline(tmp_path: Path) -> None:
+def test_iwslts_training_text_is_the_output_of_fairseqs_pipeline(tmp_path):
     content = (
         "<url>http://www.ted.com/1</url>\n<keywords>talks, <title></keywords>\n<talkid>1</talkid>\n"
         "<title>The title</title>\n<description>TED Talk: what</description>\nFirst <b>line .\n"
@@ -66,13 +64,13 @@ def test_iwslts_training_text_is_the_output_of_fairseqs_pipeline(tmp_path: Path)
     assert [line for line, _ in read("iwslt", path, path)] == theirs
 
 
-def test_columns_of_a_table_are_picked_in_either_order(tmp_path: Path) -> None:
+def test_columns_of_a_table_are_picked_in_either_order(tmp_path):
     path = write(tmp_path, "a", b"fi1\ten1\r\nfi2\ten2\textra\nonly one\nfi3\ten3")
     expected = [("en1", "fi1"), ("en2", "fi2"), ("", ""), ("en3", "fi3")]
     assert read("table", path, columns=(1, 0)) == expected
 
 
-def test_a_line_of_text_ends_at_a_newline_and_nowhere_else(tmp_path: Path) -> None:
+def test_a_line_of_text_ends_at_a_newline_and_nowhere_else(tmp_path):
     path = write(tmp_path, "a", "a\u2028b\x0bc\rd\x85\r\n\n \tlast ".encode())
     assert [line for line, _ in read("text", path, path)] == [
         "a\u2028b\x0bc\rd\x85",
@@ -82,7 +80,7 @@ def test_a_line_of_text_ends_at_a_newline_and_nowhere_else(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("longer", [0, 1])
-def test_sides_of_different_length_are_refused(tmp_path: Path, longer: int) -> None:
+def test_sides_of_different_length_are_refused(tmp_path, longer):
     files = [write(tmp_path, "a", b"1\n2\n"), write(tmp_path, "b", b"1\n2\n3\n")]
     with pytest.raises(DataError, match=r"^a: ends after 2 lines, but b continues"):
         read("text", *(files if longer else reversed(files)))
@@ -95,7 +93,7 @@ def test_sides_of_different_length_are_refused(tmp_path: Path, longer: int) -> N
         ("sgm", b'<seg id="1">half a\nsentence</seg>\n', "without its end"),
     ],
 )
-def test_a_broken_file_is_refused(tmp_path: Path, form: str, content: bytes, message: str) -> None:
+def test_a_broken_file_is_refused(tmp_path, form, content, message):
     path = write(tmp_path, "a", content)
     with pytest.raises(DataError, match=message):
         read(form, path, path)

@@ -1,7 +1,5 @@
 """Each step against what the published scripts do, written out by hand."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from nmtdeep.config.text import Clean
@@ -23,27 +21,27 @@ def line(text: str, *steps: Step, casing: Casing | None = None) -> str:
     return source
 
 
-def test_characters_that_do_not_print_become_spaces() -> None:
+def test_characters_that_do_not_print_become_spaces():
     # Perl's \p{C}: controls, formats (soft hyphen, zero-width joiner), private use.
     assert line("a\x00b\tc\u00add\u200de\ue000f", "non_printing") == "a b c d e f"
     assert line("no\u00a0break \u2028 émoji 🙂", "non_printing") == "no\u00a0break \u2028 émoji 🙂"
 
 
-def test_right_quotes_become_apostrophes_and_others_stay() -> None:
+def test_right_quotes_become_apostrophes_and_others_stay():
     assert line("it’s “so” ‘x’", "quotes") == "it's “so” ‘x'"
 
 
-def test_escapes_of_moses_are_undone_once() -> None:
+def test_escapes_of_moses_are_undone_once():
     text = "&quot; it &apos;s &#91; x &#93; &lt; &gt; &#124; R &amp; D &amp;lt; &eacute;"
     assert line(text, "unescape") == "\" it 's [ x ] < > | R & D &lt; &eacute;"
 
 
-def test_hyphens_are_split_where_the_publisher_split_them() -> None:
+def test_hyphens_are_split_where_the_publisher_split_them():
     assert line("well-known, it's", "tokenize") == "well-known , it 's"
     assert line("well-known, it's", "tokenize_hyphens") == "well @-@ known , it 's"
 
 
-def test_truecasing_gives_first_words_their_commonest_spelling() -> None:
+def test_truecasing_gives_first_words_their_commonest_spelling():
     casing = Casing.of(["the cat sees the Dog .", "Paris the US", "The us us US US"])
     # first: the (2 of 3); known inside: stays; unknown inside: the commonest; behind a stop: first
     text = "The Dog THE Cat : The cat ( unseen Unseen"
@@ -51,7 +49,7 @@ def test_truecasing_gives_first_words_their_commonest_spelling() -> None:
     assert line('" The US', "truecase", casing=casing) == '" the US'
 
 
-def test_cleaning_counts_words_and_reports_the_reason() -> None:
+def test_cleaning_counts_words_and_reports_the_reason():
     clean = Clean(min_length=1, max_length=4, max_ratio=1.5)
     raw = [(b"a b c", b"a b"), (b"a b c d", b"a b"), (b"a b c d e", b"a b c d"), (b"", b"a")]
     pairs, dropped = prepared(raw, Output(parts=(), clean=clean))
@@ -63,12 +61,12 @@ def test_cleaning_counts_words_and_reports_the_reason() -> None:
     }
 
 
-def test_text_that_is_not_utf8_is_dropped_and_counted() -> None:
+def test_text_that_is_not_utf8_is_dropped_and_counted():
     output = Output(parts=(), steps=("non_printing",))
     pairs, dropped = prepared([(b"caf\xe9", b"x"), ("é".encode(), b"y")], output)
     assert (pairs, dropped) == ([("é", "y")], {"not valid UTF-8": 1})
 
 
-def test_an_empty_pair_is_dropped_and_half_a_pair_is_left_to_preprocess() -> None:
+def test_an_empty_pair_is_dropped_and_half_a_pair_is_left_to_preprocess():
     pairs, dropped = prepared([(b"", b""), (b"a", b"")], Output(parts=()))
     assert (pairs, dropped) == ([("a", "")], {"both sides are empty": 1})

@@ -1,7 +1,5 @@
 """Marks in a translation where it differs from its reference; no text is lost."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +12,7 @@ def kinds(translation: str, reference: str) -> list[tuple[str, str]]:
     return [(piece.kind, piece.text) for piece in marked(translation, reference)]
 
 
-def test_different_words_are_marked_and_missing_ones_are_gaps() -> None:
+def test_different_words_are_marked_and_missing_ones_are_gaps():
     assert kinds("A dog sat down on mat.", "A cat sat on the mat.") == [
         ("same", "A "),
         ("other", "dog"),
@@ -28,12 +26,12 @@ def test_different_words_are_marked_and_missing_ones_are_gaps() -> None:
     ]
 
 
-def test_punctuation_and_letters_without_spaces_are_compared_apart() -> None:
+def test_punctuation_and_letters_without_spaces_are_compared_apart():
     assert kinds("Yes", "Yes!") == [("same", "Yes"), ("gap", "!")]
     assert kinds("我喜欢猫", "我喜欢狗") == [("same", "我喜欢"), ("other", "猫")]
 
 
 @given(TEXT, TEXT)
-def test_the_pieces_are_the_translation(translation: str, reference: str) -> None:
+def test_the_pieces_are_the_translation(translation, reference):
     pieces = marked(translation, reference)
     assert "".join(piece.text for piece in pieces if piece.kind != "gap") == translation

@@ -1,7 +1,5 @@
 """Translations of a test set: comparison with the first run, samples."""
 
-from __future__ import annotations
-
 import pytest
 from sacrebleu import corpus_bleu, corpus_chrf
 
@@ -16,12 +14,12 @@ WORSE = [
 
 
 @pytest.fixture
-def held_out() -> HeldOut:
+def held_out():
     systems = {"worse": WORSE, "same": WORSE, "better": REFERENCES}
     return HeldOut("test", REFERENCES, REFERENCES, systems, ["worse: beam 4"])
 
 
-def test_runs_are_compared_with_the_first_one(held_out: HeldOut) -> None:
+def test_runs_are_compared_with_the_first_one(held_out):
     table = tables.comparison(held_out.comparisons())
     rows = {(row[0].text, row[1].text): [cell.text for cell in row] for row in table.rows}
     bleu = corpus_bleu(WORSE, [REFERENCES]).score
@@ -33,7 +31,7 @@ def test_runs_are_compared_with_the_first_one(held_out: HeldOut) -> None:
     assert [note.split(":")[0] for note in table.notes] == ["BLEU", "chrF2", "TER"]
 
 
-def test_a_single_run_is_scored_but_not_compared() -> None:
+def test_a_single_run_is_scored_but_not_compared():
     alone = HeldOut("test", REFERENCES, REFERENCES, {"worse": WORSE}, [])
     assert alone.comparisons() == []
     (scores,) = alone.scores().values()
@@ -41,7 +39,7 @@ def test_a_single_run_is_scored_but_not_compared() -> None:
     assert scores[1].value == pytest.approx(corpus_chrf(WORSE, [REFERENCES]).score)
 
 
-def test_samples_are_at_equal_distances(held_out: HeldOut) -> None:
+def test_samples_are_at_equal_distances(held_out):
     assert [line.number for line in held_out.samples(4)] == [1, 16, 31, 46]
     assert [line.number for line in held_out.samples(1000)] == list(range(1, 61))
     name, pieces = held_out.samples(60)[1].translations[0]

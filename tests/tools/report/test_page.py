@@ -1,7 +1,5 @@
 """Names, recipes and texts are shown on the page as they are, and cannot add code."""
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
 
@@ -28,19 +26,19 @@ class Reader(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def source() -> str:
+def source():
     return html(nasty_page())
 
 
 @pytest.fixture(scope="module")
-def page(source: str) -> Reader:
+def page(source):
     reader = Reader()
     reader.feed(source)
     reader.close()
     return reader
 
 
-def test_text_is_shown_and_adds_no_element_and_no_attribute(page: Reader) -> None:
+def test_text_is_shown_and_adds_no_element_and_no_attribute(page):
     tags = [tag for tag, _ in page.elements]
     assert tags.count("script") == tags.count("style") == 1
     assert "svg" not in tags
@@ -51,7 +49,7 @@ def test_text_is_shown_and_adds_no_element_and_no_attribute(page: Reader) -> Non
     assert page.text.count(ATTACK) > 20
 
 
-def test_the_policy_allows_only_the_script_and_the_style_of_the_page(page: Reader) -> None:
+def test_the_policy_allows_only_the_script_and_the_style_of_the_page(page):
     policy = next(
         str(attributes["content"])
         for tag, attributes in page.elements
@@ -62,7 +60,7 @@ def test_the_policy_allows_only_the_script_and_the_style_of_the_page(page: Reade
     assert "http" not in policy
 
 
-def test_right_to_left_text_and_joiners_stay_and_controls_are_escaped(source: str) -> None:
+def test_right_to_left_text_and_joiners_stay_and_controls_are_escaped(source):
     assert HEBREW in source
     assert PERSIAN in source
     assert r"one\x00two\x1b[31mthree\u2028four\udc80five\r\nsix" in source

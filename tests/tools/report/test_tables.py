@@ -1,7 +1,5 @@
 """The table of scores: each number once, the best run marked."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,7 +29,7 @@ def history(name: str, **scores: tuple[float, float]) -> RunHistory:
     return RunHistory(name, Path(name), Recipe(), Records([], {}), ["cpu"], 1, stored, [])
 
 
-def test_each_set_and_metric_has_one_row_with_the_best_run_marked() -> None:
+def test_each_set_and_metric_has_one_row_with_the_best_run_marked():
     runs = [history("thin", valid=(30.0, 50.0), test=(31.0, 49.0)),
             history("deep", valid=(33.0, 50.0), test=(30.5, 44.0))]  # fmt: skip
     again = {"thin": [Score("bleu", 31.001, "nrefs:1|tok:13a")]}
@@ -46,7 +44,7 @@ def test_each_set_and_metric_has_one_row_with_the_best_run_marked() -> None:
     assert list(table.notes) == ["BLEU: nrefs:1|tok:13a", "TER: nrefs:1|tok:tercom"]
 
 
-def test_scores_of_different_signatures_are_not_compared() -> None:
+def test_scores_of_different_signatures_are_not_compared():
     again = {"thin": [Score("bleu", 20.0, "nrefs:2|tok:13a")]}
     table = tables.scores([history("thin"), history("deep", test=(10.0, 49.0))], "test", again)
     assert [cell.is_best for cell in table.rows[0]] == [False] * 4
@@ -55,7 +53,7 @@ def test_scores_of_different_signatures_are_not_compared() -> None:
     assert [cell.text for cell in table.rows[1]] == ["test", "TER ↓", "-", "49.00"]
 
 
-def test_the_overview_has_the_best_bleu_and_its_signature() -> None:
+def test_the_overview_has_the_best_bleu_and_its_signature():
     points = [Point("deep", "valid_bleu", update, 1.0, 0.1, 20.0 - update) for update in (1, 2)]
     run = history("deep")
     run = replace(run, records=Records(points, dict.fromkeys(points, "tok:13a|beam:4")))
