@@ -1,7 +1,6 @@
 """The mean of checkpoints, computed again by numpy from the raw files."""
 
 import hashlib
-import itertools
 import json
 import re
 import shutil
@@ -17,7 +16,6 @@ from nmtdeep.averaging import average, choose
 from nmtdeep.config.training import Training
 from nmtdeep.errors import UserError
 from nmtdeep.text.pipeline import TextPipeline
-from nmtdeep.text.vocabulary import Vocabulary
 from nmtdeep.training.run_directory import identity
 
 
@@ -83,7 +81,7 @@ def options(directory: Path, **values: Any) -> None:
     files.write_sums(directory)
 
 
-@pytest.mark.parametrize("order", [*itertools.permutations((15, 20, 70))], ids=str)
+@pytest.mark.parametrize("order", [(15, 20, 70), (70, 20, 15)], ids=str)
 def test_an_average_translates_as_its_newest_input(run, tmp_path, order):
     for update, beam in ((15, 2), (20, 3), (70, 7)):
         options(run / f"checkpoint_{update}", beam=beam, lenpen=beam / 10)
@@ -158,15 +156,3 @@ def test_the_same_checkpoint_twice_is_refused(run, tmp_path):
     for again in (checkpoint, run / "checkpoint_last", run / "checkpoint_80"):
         with pytest.raises(UserError, match=f"{again}: has the same weights as {checkpoint}"):
             average([checkpoint, again], tmp_path / "mean")
-
-
-def test_another_vocabulary_is_refused(run, tmp_path):
-    checkpoint = run / "checkpoint_20"
-    vocabulary = Vocabulary.load(checkpoint / "text" / "vocabulary.tsv")
-    tokens = (*vocabulary.tokens[:-1], "another")
-    content = Vocabulary(tokens, vocabulary.counts).dumps()
-    (checkpoint / "text" / "vocabulary.tsv").write_text(content, encoding="utf-8")
-    edit(checkpoint, text=TextPipeline.load(checkpoint / "text").fingerprint())
-    with pytest.raises(UserError, match="another vocabulary"):
-        average([run / "checkpoint_15", checkpoint], tmp_path / "mean")
-    assert not (tmp_path / "mean").exists()

@@ -58,30 +58,17 @@ def test_a_model_comes_back_exactly(tiny_run, tiny_model, tmp_path):
         assert torch.equal(loaded.model.get_parameter(name), value)
 
 
-@pytest.mark.parametrize("bad", ["nan", "inf"])
-def test_weights_that_are_not_finite_are_named(bad, copy, tiny_run):
+def test_weights_that_are_not_finite_are_named(copy, tiny_run):
     file = checkpoint.locate(copy) / checkpoint.MODEL
     tensors = load_file(file)
     name = "decoder.layers.0.sublayers.2.sublayer.inner.bias"
-    tensors[name][1] = float(bad)  # before a ReLU, which makes 0 of a NaN on some kernels
+    tensors[name][1] = float("nan")  # before a ReLU, which makes 0 of a NaN on some kernels
     save_file(tensors, file)
     files.write_sums(file.parent)
     with pytest.raises(UserError, match=f"{name} has numbers that are not finite"):
         checkpoint.load(copy)
     with pytest.raises(UserError, match=name):
         Trainer(Setup(tiny_run.recipe, tiny_run.data), file.parent)
-
-
-def test_a_shared_table_is_stored_once_and_shared_again(tiny_run):
-    stored = load_file(tiny_run.newer / checkpoint.MODEL)
-    types = len(tiny_run.pipeline.source.vocabulary)
-    tables = [name for name, value in stored.items() if types in value.shape]
-    assert tables == ["source_embedding.weight"]
-    model = checkpoint.load(tiny_run.newer).model
-    assert model.source_embedding.weight is model.target_embedding.weight is model.output.weight
-    assert sum(value.numel() for value in stored.values()) == sum(
-        value.numel() for value in model.parameters()
-    )
 
 
 def test_moments_come_back_exactly_or_not_at_all(tiny_run):
@@ -133,17 +120,12 @@ def another_format(path: Path) -> None:
     ("name", "damage"),
     [
         ("model.safetensors", halve),
-        ("model.safetensors", garble),
         ("model.safetensors", Path.unlink),
         ("model.safetensors", rename_a_tensor),
-        ("state.json", halve),
         ("state.json", garble),
         ("state.json", another_format),
         ("config.yaml", garble),
-        ("config.yaml", Path.unlink),
-        ("text/vocabulary.tsv", Path.unlink),
         ("text/vocabulary.tsv", garble),
-        ("text/bpe.codes", Path.unlink),
         ("text/text.yaml", garble),
     ],
 )
@@ -167,26 +149,13 @@ def test_sha256sum_agrees(copy):
     )
 
 
-@pytest.mark.parametrize("change", ["one more type", "another order"])
-def test_another_vocabulary_is_refused(change, copy):
+def test_another_vocabulary_is_refused(copy):
     file = copy / "checkpoint_20" / "text" / "vocabulary.tsv"
     lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
-    if change == "one more type":
-        lines.append("one-more\t1\n")
-    else:
-        lines[5], lines[6] = lines[6], lines[5]
+    lines[5], lines[6] = lines[6], lines[5]
     file.write_text("".join(lines), encoding="utf-8")
     files.write_sums(copy / "checkpoint_20")
     with pytest.raises(UserError, match="checkpoint_20/text: not the text pipeline"):
-        checkpoint.load(copy)
-
-
-def test_a_tensor_of_another_shape_is_named(copy, tiny_model, tiny_run):
-    wider = tiny_model(width=16, types=len(tiny_run.pipeline.source.vocabulary) + 1)
-    path = copy / "checkpoint_20" / "model.safetensors"
-    save_file(checkpoint.weights(wider.float()), path)
-    files.write_sums(path.parent)
-    with pytest.raises(UserError, match=f"{path}: .*source_embedding.weight"):
         checkpoint.load(copy)
 
 
@@ -259,26 +228,6 @@ def test_a_run_means_its_average_then_its_best_then_its_last(copy):
     assert checkpoint.locate(copy).name == "checkpoint_average"
     assert checkpoint.locate(copy / "checkpoint_15").name == "checkpoint_15"
     assert checkpoint.locate(copy / checkpoint.BEST).name == "checkpoint_20"
-
-
-def test_without_links_the_newest_by_number_counts(copy):
-    (copy / checkpoint.LAST).unlink()
-    (copy / "checkpoint_20").rename(copy / "checkpoint_100")
-    assert checkpoint.locate(copy).name == "checkpoint_100"
-    (copy / "checkpoint_100" / "state.json").unlink()
-    assert checkpoint.locate(copy).name == "checkpoint_15"
-    checkpoint.remove(copy / "checkpoint_15")
-    with pytest.raises(UserError, match="no finished checkpoint"):
-        checkpoint.locate(copy)
-
-
-def test_a_damaged_file_is_named_as_the_run_was_given(copy, monkeypatch):
-    monkeypatch.chdir(copy.parent)
-    (copy / "checkpoint_20" / "config.yaml").write_text("{", encoding="utf-8")
-    for given in ("run", "run/checkpoint_20", "run/checkpoint_last"):
-        with pytest.raises(UserError) as caught:
-            checkpoint.load(Path(given))
-        assert str(caught.value).startswith("run/checkpoint_20/config.yaml: ")
 
 
 def test_describing_a_checkpoint_and_data_needs_no_torch(tiny_run):

@@ -130,9 +130,8 @@ def test_sums_of_sublayers_are_the_residuals_that_they_replace(residual, tiny_mo
 
 @pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("residual", sorted({*BUILT_IN, "guest.wrapped"} - {"pre_norm", "no_norm"}))
-@pytest.mark.parametrize("ours", [False, True])
-def test_sublayers_are_connected_where_residuals_are_sums_alone(side, residual, ours):
-    name = "attention_residuals" if ours else "guest.sums"
+def test_sublayers_are_connected_where_residuals_are_sums_alone(side, residual):
+    name = "attention_residuals" if side == "decoder" else "guest.sums"
     adam = "training.optimizer=adam"
     changed = [f"model.{side}.combination={name}", f"model.{side}.residual={residual}", adam]
     said = f"{side}.combination: {name} works only with residual: pre_norm or no_norm, not "
@@ -221,9 +220,7 @@ def test_old_names_are_refused_with_the_new_ones(tmp_path):
 @pytest.mark.parametrize(
     ("override", "hint"),
     [
-        ("residual={type: guest.wrapped, bios: 2}", "did you mean model.encoder.residual.bias?"),
         ("residual={type: guest.wrapped, biases: 2}", "did you mean model.encoder.residual.bias?"),
-        ("residual={type: complete_p, depth: 2}", "did you mean model.encoder.residual.base_depth"),
         ("combination={type: dlcl, group: 2}", "did you mean model.encoder.combination.groups?"),
     ],
 )

@@ -129,8 +129,3 @@ def test_no_variant_is_exported_as_if_it_was_ours(override):
         assert any(
             "is a variant of another package (outside 1)" in p.what for p in unsupported(model)
         )
-
-
-@pytest.mark.parametrize("check", [testing.grown_model_is_whole, testing.training_resumes_exactly])
-def test_promises_hold_for_all_slots_at_once(check, tmp_path):
-    check(OUTSIDE, tmp_path)

@@ -1,18 +1,14 @@
 """From files to a data directory: every pair is counted, bad input is named and leaves nothing."""
 
-import io
-from collections import Counter
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.text import Clean
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DataError, UserError
 from nmtdeep.preprocessing.preprocess import Preprocessing
-from nmtdeep.preprocessing.progress import ProgressBar
 from nmtdeep.preprocessing.transforms import reason_to_drop
 
 ENGLISH = ["A cat.", "Two cats & dogs, hm?", "The newest | [house].", "It's </s> <pad>."]
@@ -100,47 +96,6 @@ def test_evaluation_splits_keep_every_line(files):
     }
 
 
-def test_ids_on_disk_are_those_of_the_pipeline(files):
-    run(files, vocabulary={"sharing": "separate"})
-    data = DataDirectory.open(files / "data")
-    corpus, pipeline = data.corpus("train"), data.pipeline
-    assert [ids.tolist() for ids in (corpus.source[index] for index in range(4))] == [
-        pipeline.source.encode(line) for line in ENGLISH
-    ]
-    assert corpus.target[3].tolist() == pipeline.target.encode(GERMAN[3])
-
-
-def test_counts_are_those_of_the_files(files):
-    report = run(files)
-    data = DataDirectory.open(files / "data")
-    counts = Counter(data.corpus("train").source.tokens.tolist())
-    vocabulary = data.pipeline.source.vocabulary
-    train = report.splits["train"]
-    assert sum(counts.values()) == train.tokens[0] + train.kept
-    assert counts[1] == train.kept
-    both = counts + Counter(data.corpus("train").target.tokens.tolist())
-    assert (
-        dict(zip(vocabulary.tokens, vocabulary.counts, strict=True)).items()
-        >= {vocabulary.tokens[id]: count for id, count in both.items() if id > 2}.items()
-    )
-
-
-def test_words_that_were_not_counted_are_reported(files, monkeypatch):
-    whole = run(files, out="whole")
-    assert "not counted" not in shown(whole)
-    monkeypatch.setattr("nmtdeep.preprocessing.counting.WORDS", 8)
-    report = run(files)
-    assert report.splits["train"].words == whole.splits["train"].words
-    assert report.splits["train"].forgotten[0] > 0
-    assert "en rare*" in shown(report)
-
-
-def shown(report):
-    console = Console(width=200, record=True, file=io.StringIO())
-    report.show(console)
-    return console.export_text()
-
-
 def test_workers_and_chunks_change_nothing(files, monkeypatch):
     write(files / "train", ENGLISH * 50 + ["", "é ü"], GERMAN * 50 + ["x", "ß"])
     bpe = {"type": "joint", "merges": 40, "vocabulary_threshold": 3}
@@ -152,15 +107,6 @@ def test_workers_and_chunks_change_nothing(files, monkeypatch):
 
 def sums(directory):
     return (directory / "SHA256SUMS").read_text().splitlines()
-
-
-def test_text_that_is_split_already(files):
-    write(files / "train", ["a @-@ b &amp; c@@ d"], ["e ; f"])
-    run(files, input="bpe", bpe="none")
-    data = DataDirectory.open(files / "data")
-    vocabulary = data.pipeline.source.vocabulary
-    ids = data.corpus("train").source[0]
-    assert vocabulary.words(ids.tolist()) == ["a", "@-@", "b", "&amp;", "c@@", "d"]
 
 
 def test_dropout_adds_its_subwords_to_the_vocabulary(files):
@@ -198,29 +144,6 @@ def test_files_of_the_user_are_never_touched(files):
     (files / "left/text").mkdir(parents=True)  # an interruption left empty folders
     run(files, out="left")
     assert (files / "left/data.json").is_file()
-
-
-def test_an_interrupted_run_leaves_nothing(files):
-    class Interrupted(ProgressBar):
-        def step(self, name, total, **unit):
-            if name == "learn BPE":
-                raise KeyboardInterrupt
-            return super().step(name, total, **unit)
-
-    with pytest.raises(KeyboardInterrupt):
-        run(files, progress=Interrupted("none"))
-    assert not (files / "data").exists()
-    assert not (files / ".data.partial").exists()
-    (files / ".data.partial").mkdir()  # as a killed run leaves it
-    (files / ".data.partial/train.en.tokens").write_bytes(b"half")
-    run(files)
-    assert not (files / ".data.partial").exists()
-    DataDirectory.open(files / "data")
-
-
-def test_plain_progress_off_a_terminal(files, capsys):
-    run(files, bpe="none", progress=ProgressBar(between=0.0))
-    assert "tokenize train: 20/20 (100 %), eta 0:00:00" in capsys.readouterr().err
 
 
 def test_lines_that_cannot_be_read_are_dropped_from_train_and_counted(files):

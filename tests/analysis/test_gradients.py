@@ -64,15 +64,6 @@ def test_a_run_is_measured_at_its_start_and_at_its_checkpoints(tiny_run, most, u
             assert [row for row in rows if row.update == update] == alone
 
 
-def test_a_sharded_recipe_is_measured_in_one_process(tiny_run):
-    training = tiny_run.recipe.training.model_copy(update={"sharding": "full"})
-    sharded = tiny_run.recipe.model_copy(update={"training": training})
-    rows = [
-        measure([("r", recipe)], sample(tiny_run)).rows for recipe in (sharded, tiny_run.recipe)
-    ]
-    assert rows[0] == rows[1]
-
-
 def curves(measurement: Measurement) -> list[list[Curve]]:
     """Label, x and y of every curve of the two panels."""
     figure = Figure()

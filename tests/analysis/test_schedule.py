@@ -42,14 +42,11 @@ def test_a_stage_begins_at_the_peak_or_still_on_its_way_there():
     expected = [after(n) for n in range(20)]  # the second stage begins within the warm-up
     expected += [after(n) for n in range(WARM, WARM + 20)]
     assert [rate.lr for rate in rates] == pytest.approx(expected)
+    rates_without = learning_rates("r", recipe(*STAGES, growth={"restart_lr": False}))
+    assert [rate.lr for rate in rates_without] == pytest.approx([after(n) for n in range(40)])
     assert [(rate.stage, rate.encoder) for rate in rates] == [(1, 2)] * 5 + [(2, 4)] * 15 + [
         (3, 6)
     ] * 20
-
-
-def test_without_restart_the_schedule_goes_on():
-    rates = learning_rates("r", recipe(*STAGES, growth={"restart_lr": False}))
-    assert [rate.lr for rate in rates] == pytest.approx([after(n) for n in range(40)])
 
 
 def test_epochs_need_their_length():

@@ -51,14 +51,10 @@ def test_every_shipped_file_fits_the_schema():
     [
         ("extends: demo\nmodel: {encoder: {residual: post_norm, depth: 12}}", True),
         ("model: {encoder: {combination: {type: package.name, times: 3}}}", True),
-        ("training: {max_updates: auto, max_minutes: 3, growth: {strategy: random}}", True),
         ("training: {validation: {every: 2 epochs}, mixture: {temperature: 5}}", True),
         ("modle: {}", False),
-        ("model: {encoder: {residual: prenorm}}", False),
         ("model: {encoder: {residual: {type: pre_norm, order: 4}}}", False),
-        ("training: {growth: {strategy: copytop}}", False),
         ("training: {label_smoothing: 1.5}", False),
-        ("extends: [a, b]", False),
     ],
 )
 def test_the_schema_accepts_what_a_recipe_may_say(text, fits):

@@ -52,12 +52,8 @@ def test_a_file_with_content_is_replaced_only_on_request(command, translation, t
     for output in (file, link):
         done = command(output)
         assert done.code == 2 and file.read_text() == REFERENCE
-        assert done.err == (
-            f"nmtdeep: error: {output}: exists and is not empty: choose another file, or add "
-            "--overwrite to replace it, or --resume to continue it\n"
-        )
-    both = command(file, "--overwrite", "--resume")
-    assert both.err == "nmtdeep: error: --overwrite: excludes --resume: leave one of them out\n"
+        assert f"error: {output}: exists and is not empty" in done.err
+    assert command(file, "--overwrite", "--resume").code == 2
     assert command(file, "--overwrite").code == 0
     assert file.read_text() == translation
 

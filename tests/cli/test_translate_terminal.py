@@ -77,9 +77,8 @@ def test_a_bar_counts_the_lines_of_a_file(translate, source, tmp_path):
     assert PROMPT not in shown.terminal
 
 
-@pytest.mark.parametrize("how", [{"words": ["-q"]}, {"mixed": True}], ids=str)
-def test_no_bar_when_quiet_or_between_translations(translate, source, how):
-    shown = translate("-i", source, *how.pop("words", []), **how)
+def test_no_bar_between_translations(translate, source):
+    shown = translate("-i", source, mixed=True)
     assert f"/{count(source)}" not in shown.terminal
 
 

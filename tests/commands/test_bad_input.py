@@ -1,7 +1,6 @@
 """Bad input by the real command: exit code 2, one clear line that ends with the hint, no loss."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
@@ -123,11 +122,6 @@ def test_paths_that_cannot_be_written_to(nmtdeep, data, whole):
     inside = f"{whole}/checkpoint_last"
     refused(train(nmtdeep, inside), f"--from {inside}")
     refused(nmtdeep("translate", "-m", whole, "-o", "/proc/run/x", stdin=b"x\n"), "/proc/run")
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_at_the_end_of_a_translation(nmtdeep, whole):
-    refused(nmtdeep("translate", "-m", whole, "-o", "/dev/full", stdin=b"x\n"), "make room")
 
 
 def test_a_full_disk_under_the_log(nmtdeep, data, tmp_path):

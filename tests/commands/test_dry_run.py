@@ -3,8 +3,6 @@
 import shutil
 from pathlib import Path
 
-import pytest
-
 from commands.runs import records, train, words
 
 
@@ -32,17 +30,6 @@ def test_a_finished_run_is_reported(nmtdeep, whole):
     assert done.code == 0
     assert done.out.endswith("already at update 11 of 11: nothing to do\n")
     assert tree(whole) == before
-
-
-@pytest.mark.parametrize(
-    ("place", "overrides"),
-    [("whole", ["model.width=32"]), ("whole", ["text.target=fr"]), ("data", [])],
-)
-def test_errors_are_those_of_the_training(nmtdeep, data, whole, place, overrides):
-    real = nmtdeep(*words(place, *overrides))
-    dry = nmtdeep(*words(place, *overrides), "--dry-run")
-    assert real.code == 2
-    assert (dry.code, dry.err) == (real.code, real.err)
 
 
 def test_a_run_is_resumed_with_its_own_recipe(nmtdeep, whole, tmp_path):

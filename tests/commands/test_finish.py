@@ -111,13 +111,6 @@ def test_scores_are_shown_for_their_own_weights_only(nmtdeep, averaged, tmp_path
     assert "belongs to other weights" not in nmtdeep("inspect", run).out
 
 
-def test_messages_after_the_last_update_are_in_the_log(unsmoothed):
-    run, done = unsmoothed
-    log = (run / "train.log").read_text(encoding="utf-8")
-    assert len(done.out.splitlines()) >= 8
-    assert log.endswith(done.out)
-
-
 def test_a_model_that_has_learned_little_is_not_scored(nmtdeep, data, tmp_path):
     short = words(tmp_path / "short", "--max-updates", 1)[:-1]
     done = nmtdeep(*short)

@@ -2,8 +2,6 @@
 
 import pytest
 
-from commands.running import Interrupt
-
 
 @pytest.mark.parametrize(
     "command",
@@ -40,14 +38,3 @@ def test_a_path_of_another_kind(nmtdeep, data, whole, command, where):
     done = nmtdeep(*command.split())
     assert done.code == 2 and done.err.count("\n") == 1
     assert f"{where}: " in done.err
-
-
-def test_ctrl_c_prints_a_line(nmtdeep, data):
-    done = nmtdeep(
-        "preprocess", "tiny.yaml", "--train", "train", "--valid", "valid", "--out", "stopped",
-        interrupt=Interrupt("nmtdeep.files:write_sums", what="int"),
-    )  # fmt: skip
-    assert done.code == 130
-    said = "nmtdeep preprocess: interrupted by Ctrl-C"
-    assert done.err.splitlines()[-1] == said
-    assert not (nmtdeep.folder / "stopped").exists()

@@ -1,7 +1,6 @@
 """`nmtdeep inspect` as a user meets it."""
 
 import json
-import os
 import re
 import shutil
 from pathlib import Path
@@ -50,51 +49,30 @@ def test_inspect_describes_a_checkpoint_and_a_data_directory(nmtdeep, averaged, 
     assert [row for row in rows if row and row[0] in counts][:3] == [*map(list, counts.items())]
 
 
-@pytest.mark.parametrize(
-    ("whose", "name"),
-    [
-        ("checkpoint_11", "model.safetensors"),
-        ("checkpoint_11", "SHA256SUMS"),
-        ("checkpoint_average", "text/vocabulary.tsv"),
-    ],
-)
-def test_a_flipped_bit_in_a_checkpoint_is_named(nmtdeep, averaged, tmp_path, name, whose):
-    run = shutil.copytree(averaged[0], tmp_path / "run", symlinks=True)
-    flip(run / whose / name)
-    for path in (run, run / whose):
-        done = nmtdeep("inspect", path)
-        assert (done.code, done.err) == (1, ""), done.out
-        assert f"{whose}/{name}" in value(done.out, "DAMAGED")
-        assert done.out.count(f"{whose}/{name}: ") <= 1
-
-
 def test_text_of_a_data_directory_that_looks_wrong_is_named(nmtdeep, data, folder):
-    pytest.importorskip("py3langid")
     assert "warnings" not in nmtdeep("inspect", data).out
-    for side, other in (("en", "de"), ("de", "en")):
-        lines = (folder / f"train.{side}").read_text("utf-8").splitlines(keepends=True)
-        (folder / f"swapped.{other}").write_text("".join(lines), "utf-8")
-        (folder / f"damaged.{side}").write_text("".join(lines[:3]) + "gr\ufffdn\n", "utf-8")
-    words = ("--train", "swapped", "--valid", "damaged", "--out", "data-swapped")
-    made = nmtdeep("preprocess", "tiny.yaml", *words)
-    assert made.code == 0, made.err
-    done = nmtdeep("inspect", "data-swapped")
-    assert (done.code, done.err) == (0, "")
-    shown = " ".join(done.out.split())
-    assert re.search(r"data-swapped/train.en and data-swapped/train.de: \d+ of 2\d\d lines", shown)
-    assert "are de as source and en as target" in shown
     for side in ("en", "de"):
-        count = "1 of 4 lines looked at (such as line 4)"
-        assert f"data-swapped/valid.{side}: {count} have characters of a wrong encoding" in shown
+        (folder / f"damaged.{side}").write_text("one\ngr\ufffdn\n", "utf-8")
+    words = ("--train", "train", "--valid", "damaged", "--out", "data-damaged")
+    assert nmtdeep("preprocess", "tiny.yaml", *words).code == 0
+    shown = " ".join(nmtdeep("inspect", "data-damaged").out.split())
+    for side in ("en", "de"):
+        assert f"data-damaged/valid.{side}: 1 of 2 lines" in shown
 
 
-@pytest.mark.parametrize("name", ["train.de.tokens", "text/bpe.codes"])
-def test_a_flipped_bit_in_a_data_directory_is_named(nmtdeep, data, tmp_path, name):
-    copy = shutil.copytree(data, tmp_path / "data")
-    flip(copy / name)
-    done = nmtdeep("inspect", copy)
-    assert done.code == 1, done.out + done.err
-    assert re.search(rf"(DAMAGED|^) +.*/{re.escape(name)}: ", done.out, re.M)
+@pytest.mark.parametrize(
+    "name",
+    ["run/checkpoint_11/model.safetensors", "run/checkpoint_11/SHA256SUMS", "data/text/bpe.codes"],
+)
+def test_a_flipped_bit_is_named(nmtdeep, averaged, data, tmp_path, name):
+    shutil.copytree(averaged[0], tmp_path / "run", symlinks=True)
+    shutil.copytree(data, tmp_path / "data")
+    flip(tmp_path / name)
+    folder, _, below = name.partition("/")
+    done = nmtdeep("inspect", tmp_path / folder)
+    assert (done.code, done.err) == (1, ""), done.out
+    assert below in value(done.out, "DAMAGED")
+    assert done.out.count(f"{below}: ") <= 1
 
 
 def flip(path: Path) -> None:
@@ -102,17 +80,6 @@ def flip(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-
-
-@pytest.mark.parametrize("name", ["SHA256SUMS", "scores.json", "checkpoint_11/state.json"])
-def test_a_pipe_or_a_link_out_of_a_run_is_an_error(nmtdeep, whole, tmp_path, name):
-    for number, make in enumerate((os.mkfifo, lambda path: path.symlink_to(__file__))):
-        run = shutil.copytree(whole, tmp_path / f"run{number}", symlinks=True)
-        (run / name).unlink()
-        make(run / name)
-        done = nmtdeep("inspect", run)
-        assert done.code == 2
-        assert f"{Path(name).name}: " in done.err
 
 
 def test_copies_and_names_of_checkpoints_are_links(nmtdeep, whole, tmp_path):

@@ -1,7 +1,6 @@
 """`analyze learning-rate`: a geometric series of rates, losses of a training; no file changes."""
 
 import csv
-import json
 
 import pytest
 
@@ -40,15 +39,3 @@ def test_the_rates_grow_and_a_fresh_model_has_the_loss_of_a_training(nmtdeep, wh
     assert f"suggestion: --lr {best:.1e}" in done.out
     assert f"suggestion: {float(f'{best:.1e}'):g}" in picture.read_text()
     assert files(nmtdeep.folder) == before
-
-
-@pytest.mark.slow
-def test_a_fine_tuning_is_tried_from_its_weights(nmtdeep, whole):
-    before = files(whole)
-    words = ("tiny.yaml", "training.start_from.path=whole", "--data", "data", "--json")
-    done = nmtdeep(*RANGE_TEST, *words)
-    assert done.code == 0, done.err
-    found = json.loads(done.out)
-    assert found["conditions"]["start"] == "checkpoint_0"
-    assert found["rows"][0]["loss"] < losses(whole)[1]
-    assert files(whole) == before

@@ -46,22 +46,16 @@ def test_runs_are_compared_as_by_translating_and_scoring(nmtdeep, whole, other, 
     for name, run in (("a.de", whole), ("b.de", other)):
         assert nmtdeep("translate", "-m", run, "-i", "test.en", "-o", name).code == 0
     by_hand = nmtdeep("score", "a.de", "test.de", "--system", "b.de", "--json")
-    expected = {
-        (record["system"], record["metric"]): record
-        for record in json.loads(by_hand.out)
-        if record["kind"] == "comparison"
-    }
-    compared = rows(page, "comparison")
-    assert len(compared) == len(expected) == 6
+    records = [record for record in json.loads(by_hand.out) if record["kind"] == "comparison"]
+    expected = {record["metric"]: record for record in records if record["system"] == "b.de"}
+    compared = [row for row in rows(page, "comparison") if row["run"] != "whole"]
+    assert len(compared) == len(expected) == 3
     for row in compared:
-        metric = {"BLEU": "bleu", "chrF2": "chrf", "TER": "ter"}[row["metric"].split()[0]]
-        record = expected["a.de" if row["run"] == "whole" else "b.de", metric]
-        assert page.count(f"<bdi>{row['metric'].split()[0]}: {record['signature']}</bdi>") == 1
-        if row["run"] != "whole":
-            assert (row["difference"], row["p"]) == (
-                f"{record['difference']:+.2f}",
-                f"{record['p_value']:.4f}",
-            )
+        name = row["metric"].split()[0]
+        record = expected[{"BLEU": "bleu", "chrF2": "chrf", "TER": "ter"}[name]]
+        assert page.count(f"<bdi>{name}: {record['signature']}</bdi>") == 1
+        assert row["difference"] == f"{record['difference']:+.2f}"
+        assert row["p"] == f"{record['p_value']:.4f}"
 
 
 def test_scores_cost_and_recipe_are_those_of_the_run(whole, page):
@@ -88,20 +82,6 @@ def test_scores_cost_and_recipe_are_those_of_the_run(whole, page):
     assert all(line in shown for line in kept)
 
 
-def test_sentences_and_every_picture_are_shown(nmtdeep, page):
-    sources = (nmtdeep.folder / "test.en").read_text(encoding="utf-8").splitlines()
-    chosen = [
-        html.unescape(line) for line in re.findall(r'line \d+</dt><dd dir="auto">(.*?)</dd>', page)
-    ]
-    assert chosen == [sources[0], sources[len(sources) // 3], sources[len(sources) * 2 // 3]]
-    titles = re.findall(r"<summary><bdi>(.*?)</bdi></summary>\n<figure>", page)
-    assert [title.partition(",")[0] for title in titles] == [
-        "Training", "Training", "Learning rate", "Similarity of encoder layers",
-        "Gradient norms of first and top layer over training",
-        "Gradient norms of first and top layer over training", "BLEU by length",
-    ]  # fmt: skip
-
-
 def test_missing_files_of_a_run_are_listed(nmtdeep, whole, tmp_path):
     run = tmp_path / "begun"
     run.mkdir()
@@ -114,15 +94,7 @@ def test_missing_files_of_a_run_are_listed(nmtdeep, whole, tmp_path):
     assert [row["run"] for row in rows(page, "overview")] == ["begun", "whole"]
 
 
-def test_invalid_commands_are_refused(nmtdeep, whole, data, tmp_path):
-    for words, where in (
-        (("data",), "data: "),
-        (("whole", "--data", "data", "--split", "train"), "train"),
-        (("whole", "-o", "nowhere/page.html"), "nowhere/page.html"),
-    ):
-        done = nmtdeep("report", *words)
-        assert (done.code, done.err.count("\n")) == (2, 1)
-        assert where in done.err
+def test_a_link_out_of_a_run_is_refused(nmtdeep, whole, tmp_path):
     run = shutil.copytree(whole, tmp_path / "run", symlinks=True)
     (run / "train.log").unlink()
     (run / "train.log").symlink_to(tmp_path / "secret")

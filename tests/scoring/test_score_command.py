@@ -66,20 +66,6 @@ def test_stdin_gzip_and_several_references(here):
     assert line.startswith("BLEU 100.00 nrefs:2|")
 
 
-def test_json_has_everything(here):
-    write("worse", ["Hund.", "Frau.", "Buch."])
-    arguments = ("--system", "worse", "--trials", "20", "--json", "--metric", "bleu")
-    entries = json.loads("\n".join(printed("hyp", "ref", *arguments)))
-    assert [entry["kind"] for entry in entries] == ["score", "comparison", "comparison"]
-    whole, baseline, rival = entries
-    assert (whole["system"], whole["metric"], len(whole["details"]["precisions"])) == (
-        ("hyp", "bleu", 4)
-    )
-    assert (baseline["p_value"], rival["system"]) == (None, "worse")
-    assert whole["value"] == baseline["value"]
-    assert all("version:" in entry["signature"] for entry in entries)
-
-
 def test_each_system_is_a_line_with_its_difference(here):
     write("[bold]same\x1b", HYPOTHESES)
     arguments = ("--system", "[bold]same\x1b", "--trials", "50", "--metric", "chrf")
@@ -105,28 +91,19 @@ LONG = ["X", "a " * 201, "X"]
         (RAW, RAW, "", None),
         (TOKENS, RAW, "", "look tokenized, but bleu, chrf, ter expect raw text"),
         (RAW, RAW, "--metric bleu-tok", "looks raw, but bleu-tok counts the.*--tokenize LANG"),
-        (RAW, RAW, "--metric bleu-tok --tokenize de", None),
-        (TOKENS, TOKENS, "--metric bleu-tok", None),
         ([line.lower() for line in RAW], RAW, "", "and bleu, chrf count each one of"),
         ([line.lower() for line in RAW], RAW, "--metric bleu-lc --metric ter", None),
         ([line.lower() for line in RAW], RAW, "--metric bleu-intl", "use --metric bleu-intl-lc$"),
-        (["我买了新的手机。"] * 3, ["我买了新的iPhone手机。"] * 3, "--metric bleu-zh", None),
         (["我买了新的iphone手机。"] * 3, ["我买了新的iPhone手机。"] * 3, "--metric bleu-zh", None),
-        (["მე წიგნს ვკითხულობ"] * 3, ["მე წიგნს ვკითხულობ Facebook"] * 3, "", None),
         (["قرأت الكتاب"] * 3, ["قرأت كتاب Python"] * 3, "", None),
-        ([""] * 3, RAW, "", None),
         (CHINESE, CHINESE, "", "bleu, ter count a line as about one word: use --metric bleu-zh"),
         (CHINESE, CHINESE, "--metric bleu-zh --metric chrf --metric bleu-char", None),
-        ([" ".join(line[:9]) for line in CHINESE], [" ".join("我喜欢")] * 3, "", None),
         (["私は東京に行きます。"] * 3, ["ありがとう"] * 3, "--metric bleu", "bleu-(ja|char) "),
-        (["ฉันรักภาษาไทยมาก"] * 3, ["ฉันรักภาษาไทย"] * 3, "--metric ter", "--metric bleu-char"),
-        (["나는 학교에 갑니다."] * 3, ["나는 집에 갑니다."] * 3, "", None),
         (["Sie kam aus 北京."] * 3, ["Er kam aus 北京."] * 3, "", None),
         (RAW, BPE, "", r"there are subwords \(@@\) in the reference"),
         (PIECES, RAW, "", r"there are subwords \(▁\) in the hypotheses"),
         (MAIL, MAIL, "", None),
         (LONG, RAW, "--metric ter", "line 2 has 201 words, and ter takes minutes"),
-        (["A", "a " * 200, "A"], RAW, "--metric ter", None),
     ],
 )
 def test_text_of_the_wrong_form_causes_a_warning(here, hypotheses, reference, options, warning):
@@ -158,16 +135,9 @@ def test_bad_files_are_named(here):
         (("hyp",), "pass HYP and REF"),
         (("hyp", "ref", "--metric", "belu"), "did you mean bleu?"),
         (("hyp", "ref", "--tokenize", "de"), "add --metric bleu-tok"),
-        (("hyp", "ref", "--replace-unicode-punctuation"), "--tokenize LANG"),
         (("hyp", "ref", "--log-prob"), "add --model"),
-        (("hyp", "ref", "--source", "ref"), "--source: needs a model"),
         (("-", "-"), "only once"),
-        (("-m", "run", "--source", "hyp"), "--model: takes --source FILE and --reference FILE"),
         (("-m", "run", "--log-prob"), "--model: takes --source FILE and --target FILE"),
-        (
-            ("hyp", "-m", "run", "--source", "hyp", "--reference", "ref"),
-            "--model: cannot be combined with HYP and REF",
-        ),
     ],
 )
 def test_contradictions_are_refused(here, arguments, message):

@@ -25,7 +25,7 @@ def corpus(german):
 
 
 @pytest.mark.parametrize("test", TESTS)
-@pytest.mark.parametrize("metric", ["bleu", "bleu-tok", "chrf", "ter"])
+@pytest.mark.parametrize("metric", ["bleu-tok", "ter"])
 def test_identical_and_much_worse(corpus, test, metric):
     better, worse, reference = corpus
     _, same = compare(better, better, reference, metric, test=test, trials=200)
@@ -53,7 +53,7 @@ def test_values_equal_those_of_the_metric(corpus):
 
 
 @pytest.mark.parametrize("test", TESTS)
-@pytest.mark.parametrize("differing", [1, 2, 5, 7])
+@pytest.mark.parametrize("differing", [1, 5, 7])
 def test_p_is_no_smaller_than_a_coin_for_each_differing_line(corpus, test, differing):
     """n fair coins fall on the same side, whichever, with probability 2 * 0.5^n (sign test)."""
     reference = corpus[2]

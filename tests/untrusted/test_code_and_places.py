@@ -19,9 +19,8 @@ import torch
 
 from nmtdeep import checkpoint
 from nmtdeep.averaging import choose
-from nmtdeep.config.load import load_recipe
 from nmtdeep.data.corpus import DataDirectory
-from nmtdeep.errors import ConfigError, DataError, UserError
+from nmtdeep.errors import DataError, UserError
 from nmtdeep.files import write_sums
 from nmtdeep.preprocessing.inputs import check_free
 from nmtdeep.training.run_directory import open_run
@@ -77,13 +76,6 @@ def test_yaml_builds_nothing_and_extends_nothing(file, line, theirs, here):
     write_sums(theirs)
     assert str(theirs / file) in refused(theirs)
     assert not (here / "owned").exists()
-
-
-def test_a_recipe_extends_files_and_waits_for_no_pipe(here):
-    os.mkfifo(here / "pipe.yaml")
-    (here / "mine.yaml").write_text("extends: pipe.yaml\n")
-    with pytest.raises(ConfigError, match=r"no such file"):
-        load_recipe(str(here / "mine.yaml"))
 
 
 # Places
@@ -212,11 +204,10 @@ def test_overwriting_writes_and_deletes_through_no_link(name, here):
     assert [path.name for path in (here / "ours").iterdir()] == ["epoch-0.en.tokens"]
 
 
-@pytest.mark.parametrize("name", ["text/../../../secret", "/etc/passwd"])
-def test_checksums_name_nothing_elsewhere(name, theirs, here):
+def test_checksums_name_nothing_elsewhere(theirs, here):
     for directory in (theirs, here / "data"):
         with (directory / "SHA256SUMS").open("a") as sums:
-            sums.write(f"{hashlib.sha256(SECRET.encode()).hexdigest()}  {name}\n")
+            sums.write(f"{hashlib.sha256(SECRET.encode()).hexdigest()}  text/../../../secret\n")
     assert "SHA256SUMS: names a file outside" in refused(theirs)
     assert "SHA256SUMS: names a file outside" in refused(
         here / "data", DataError, DataDirectory.open

@@ -4,13 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from nmtdeep.config.model import Model
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import Vocabulary
 from nmtdeep.tools.export import to_ctranslate2
-from nmtdeep.tools.export.weights import of_model
 
 from .models import SETTINGS, SOURCES, TOKENS, best, config, trained
 
@@ -73,15 +71,6 @@ def test_ctranslate2_has_equal_scores_and_translations(kind, tmp_path):
 @pytest.fixture(scope="module")
 def model():
     return trained(KINDS["pre-norm"], updates=1)
-
-
-@pytest.mark.parametrize("place", ["encoder", "decoder"])
-def test_positions_reach_to_the_last_row_of_the_table(model, place):
-    table = getattr(of_model(model, KINDS["pre-norm"], rows=2048), place).positions
-    embedding = model.source_embedding if place == "encoder" else model.target_embedding
-    last = embedding.positions(torch.zeros(1, 1, 32), 2047)
-    assert len(table) == 2048 == to_ctranslate2.POSITIONS
-    assert torch.equal(table[-1], last[0, 0])
 
 
 def test_everything_that_is_not_supported_is_listed():

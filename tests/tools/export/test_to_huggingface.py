@@ -1,6 +1,5 @@
 """transformers loads an exported model as one of its classes, which computes and finds the same."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -122,21 +121,3 @@ def test_everything_that_is_not_supported_is_listed():
         "model.norm_epsilon",
     ]
     assert [to_huggingface.unsupported(kind) for kind in KINDS.values()] == [[]] * len(KINDS)
-
-
-CHANGES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
-    ("rezero", {}, {"residual": "pre_norm"}),
-    ("no_norm", {}, {"residual": "post_norm"}),
-    ("pre_norm", {"embeddings": {"sharing": "decoder"}}, {"embeddings": {"sharing": "all"}}),
-    ("pre_norm", {"embeddings": {"sharing": "none"}}, {"residual": "post_norm"}),
-    ("post_norm", {"positions": "relative"}, {"positions": "sinusoidal"}),
-    ("pre_norm", {"bridge": "transparent"}, {"bridge": "top_layer"}),
-]
-
-
-def test_types_that_fill_up_a_vocabulary_are_suppressed(tmp_path):
-    section = config("post_norm", embeddings={"sharing": "none"})
-    target = [*TOKENS[:-2], "<filler0>", "<filler1>"]
-    written(tmp_path, trained(section, updates=1), section, target)
-    options = json.loads((tmp_path / "generation_config.json").read_text())
-    assert options["suppress_tokens"] == [PAD, UNK, TYPES - 2, TYPES - 1]

@@ -181,15 +181,3 @@ def test_a_published_checksum_that_differs_is_an_error(server, tmp_path):
         Fetch("wmt14-en-de", CATALOG.datasets["wmt14-en-de"], sources, tmp_path).run()
     assert not (tmp_path / "downloads/wmt13-test.tgz").exists()
     assert (tmp_path / "downloads/training-parallel-nc-v9.tgz").exists()
-
-
-def test_archives_in_a_folder_are_used_and_the_rest_is_downloaded(server, tmp_path):
-    files = small_files("multi30k-en-de")
-    folder = tmp_path / "mine"
-    folder.mkdir()
-    for name in sorted(files)[1:]:
-        (folder / name).write_bytes(files[name])
-    before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
-    job(server, "multi30k-en-de", tmp_path / "out", files, folder=folder).run()
-    assert server.requests == sorted(files)[:1]
-    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before

@@ -70,12 +70,11 @@ def test_redirects_are_followed_but_not_in_a_loop(server, path):
         get(path.with_name("b"), server.url("old"))
 
 
-@pytest.mark.parametrize("scheme", ["file", "ftp"])
-def test_a_redirect_to_anything_but_the_web_is_refused(server, path, scheme):
+def test_a_redirect_to_anything_but_the_web_is_refused(server, path):
     secret = path.with_name("secret")
     secret.write_text("mine")
-    server.faults["old"] = [("to", f"{scheme}://127.0.0.1{secret}")]
-    with pytest.raises(UserError, match=f"302|redirected to {scheme}:"):
+    server.faults["old"] = [("to", f"file://127.0.0.1{secret}")]
+    with pytest.raises(UserError, match=r"302|redirected to file:"):
         get(path, server.url("old"))
     assert not path.exists()
 

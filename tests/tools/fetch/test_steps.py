@@ -59,14 +59,3 @@ def test_cleaning_counts_words_and_reports_the_reason():
         "source longer than 4 words": 1,
         "source is empty": 1,
     }
-
-
-def test_text_that_is_not_utf8_is_dropped_and_counted():
-    output = Output(parts=(), steps=("non_printing",))
-    pairs, dropped = prepared([(b"caf\xe9", b"x"), ("é".encode(), b"y")], output)
-    assert (pairs, dropped) == ([("é", "y")], {"not valid UTF-8": 1})
-
-
-def test_an_empty_pair_is_dropped_and_half_a_pair_is_left_to_preprocess():
-    pairs, dropped = prepared([(b"", b""), (b"a", b"")], Output(parts=()))
-    assert (pairs, dropped) == ([("a", "")], {"both sides are empty": 1})

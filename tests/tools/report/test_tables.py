@@ -1,9 +1,8 @@
 """The table of scores: each number once, the best run marked."""
 
-from dataclasses import replace
 from pathlib import Path
 
-from nmtdeep.analysis.records import Point, Records
+from nmtdeep.analysis.records import Records
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.scoring import Score
 from nmtdeep.scoring.stored import StoredScores
@@ -51,12 +50,3 @@ def test_scores_of_different_signatures_are_not_compared():
     assert table.notes[0] == "BLEU (thin, test): nrefs:2|tok:13a"
     assert table.notes[1] == "BLEU (deep, test): nrefs:1|tok:13a"
     assert [cell.text for cell in table.rows[1]] == ["test", "TER ↓", "-", "49.00"]
-
-
-def test_the_overview_has_the_best_bleu_and_its_signature():
-    points = [Point("deep", "valid_bleu", update, 1.0, 0.1, 20.0 - update) for update in (1, 2)]
-    run = history("deep")
-    run = replace(run, records=Records(points, dict.fromkeys(points, "tok:13a|beam:4")))
-    table = tables.overview([run])
-    assert (table.headings[-1], table.rows[0][-1].text) == ("best valid BLEU", "19.00")
-    assert list(table.notes) == ["BLEU (deep): tok:13a|beam:4"]

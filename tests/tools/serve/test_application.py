@@ -4,7 +4,6 @@ import contextlib
 import json
 import re
 import socket
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -47,20 +46,13 @@ def test_unusual_lines_have_a_translation_each(real):
     ("sent", "status", "reason"),
     [
         (b"", 400, "invalid JSON"),
-        (b"Hello", 400, "invalid JSON"),
         (b'{"lines": ["a"]', 400, "invalid JSON"),
         (b'{"lines": ["\\ud800"]}', 400, "surrogate"),
-        (b'{"lines": ["\xff"]}', 400, "invalid JSON"),
-        ('{"lines": ["a"]}'.encode("utf-16"), 400, "invalid JSON"),
         (b"[" * 100_000, 400, "recursion"),
         (b"1" * 100_000, 400, "out of range"),
-        (b"NaN", 422, "not a list of lines"),
-        (b"[]", 422, "not a list of lines"),
         (b"{}", 422, "not a list of lines"),
         (b'{"lines": "Hello"}', 422, "not a list of lines"),
-        (b'{"lines": null}', 422, "not a list of lines"),
         (b'{"lines": ["a", 1]}', 422, "line 2 is not a string"),
-        (b'{"lines": [["a"]]}', 422, "line 1 is not a string"),
         (b'{"lines": [], "beam": 4}', 422, "unknown key"),
         (b'{"lines": ["a", "b\\n"]}', 422, "line 2 contains a newline"),
         (body("a", "b" * 201), 413, "line 2 has more than 200 characters"),
@@ -90,22 +82,22 @@ def test_a_length_beyond_the_limit_is_refused_before_the_body(shouter):
                 assert client.recv(12) == b"HTTP/1.1 413"
 
 
-@pytest.mark.parametrize("path", ["/", "/health", "/metrics", "/openapi.json", "/translate"])
+PATHS = ("/", "/health", "/metrics", "/openapi.json", "/translate")
+
+
 @pytest.mark.parametrize(
-    ("host", "served"),
+    ("path", "host", "served"),
     [
-        ("127.0.0.1:8000", True),
-        ("127.0.0.1", True),
-        ("LOCALHOST:9", True),
-        ("[::1]:8000", True),
-        ("proxy.example:80", True),
-        ("attacker.example:8000", False),
-        ("localhost.attacker.example", False),
-        ("127.0.0.1.attacker.example", False),
-        ("192.0.2.1", False),
-        ("[::2]", False),
-        ("[", False),
-        ("", False),
+        *((path, "attacker.example:8000", False) for path in PATHS),
+        *((path, "127.0.0.1:8000", True) for path in PATHS),
+        ("/health", "LOCALHOST:9", True),
+        ("/health", "[::1]:8000", True),
+        ("/health", "proxy.example:80", True),
+        ("/health", "localhost.attacker.example", False),
+        ("/health", "127.0.0.1.attacker.example", False),
+        ("/health", "192.0.2.1", False),
+        ("/health", "[", False),
+        ("/health", "", False),
     ],
 )
 def test_only_known_hosts_are_served(shouter, path, host, served):
@@ -130,12 +122,6 @@ def test_a_model_without_a_finite_score_fails_one_request(shouter):
     assert good.status == 200 and good.body["translations"][0]["text"] == "B"
     assert bad.status == 500
     assert bad.body == {"reason": "run: nothing finite for input line 2"}
-
-
-def test_an_allowed_request_fits_into_the_queue(shouter):
-    with service(shouter, max_lines=10, max_queue=9) as port:
-        assert ask(port, body(*["a"] * 10)).status == 413
-        assert translate(port, ["a"] * 9) == ["A"] * 9
 
 
 def test_a_body_that_does_not_arrive_times_out(shouter):
@@ -203,25 +189,6 @@ def test_lines_of_a_client_that_leaves_are_dropped(shouter):
     assert shouter.chunks == [["a"], ["b"]]
 
 
-def test_a_fault_is_answered_and_logged(shouter, caplog):
-    with service(shouter) as port:
-        answer = ask(port, body("fail"))
-        assert (answer.status, list(answer.body)) == (500, ["reason"])
-        assert translate(port, ["a"]) == ["A"]
-    assert "a fault" in caplog.text
-
-
-def test_requests_in_progress_are_answered_before_the_end(shouter):
-    shouter.gate.clear()
-    with ThreadPoolExecutor(5) as clients:
-        with service(shouter, batch_lines=2) as port:
-            translations = [clients.submit(translate, port, [str(n), "x"]) for n in range(5)]
-            until(lambda: shouter.chunks and health(port)["waiting_lines"] == 8)
-            threading.Timer(0.3, shouter.gate.set).start()
-        answers = [translation.result(SECONDS) for translation in translations]
-        assert answers == [[str(n), "X"] for n in range(5)]
-
-
 def test_metrics_count_requests_lines_and_batches(shouter):
     with service(shouter, batch_lines=2) as port:
         translate(port, ["a", "b", "c"])
@@ -269,12 +236,6 @@ def test_answers_follow_the_openapi_description(real, mode):
 
     holds()
     assert requests >= 20
-
-
-@pytest.mark.parametrize("path", ["/health", "/metrics"])
-def test_the_other_answers_follow_the_openapi_description(real, path):
-    described = schemathesis.openapi.from_url(f"http://127.0.0.1:{real}/openapi.json")
-    described[path]["GET"].Case().call_and_validate()
 
 
 def health(port: int) -> dict[str, int]:

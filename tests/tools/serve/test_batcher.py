@@ -34,26 +34,6 @@ def test_each_caller_gets_its_own_lines_in_order():
     assert run(Shouter(), *jobs, max_queue=1000) == expected
 
 
-def test_simultaneous_callers_share_a_batch_of_limited_size():
-    shouter = Shouter()
-    run(shouter, ["a"], ["b"], ["c"], ["d"], ["e"], ["f"])
-    assert shouter.chunks == [["a", "b", "c", "d"], ["e", "f"]]
-
-
-def test_a_batch_waits_for_more_lines():
-    shouter = Shouter()
-
-    async def late() -> None:
-        batcher = Batcher(shouter, Metrics(), Limits(batch_lines=4, batch_wait=500))
-        async with batcher.running():
-            first = asyncio.create_task(batcher.translate(["a"]))
-            await asyncio.sleep(0.05)
-            await asyncio.gather(first, batcher.translate(["b"]))
-
-    asyncio.run(late())
-    assert shouter.chunks == [["a", "b"]]
-
-
 def test_a_short_request_does_not_wait_for_the_end_of_a_long_one():
     shouter = Shouter()
     long = [f"long {number}" for number in range(9)]
