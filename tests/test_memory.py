@@ -27,20 +27,12 @@ for _ in range(5):
     work()
 print(pages() - before)
 """
-OURS = (
-    "THP_MEM_ALLOC_ENABLE",
-    "MALLOC_MMAP_THRESHOLD_",
-    "MALLOC_TRIM_THRESHOLD_",
-    "MALLOC_TOP_PAD_",
-)
 
 
-def new_pages(how: str, **environment: str) -> int:
-    clean = {name: value for name, value in os.environ.items() if name not in OURS}
+def new_pages(how: str) -> int:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     command = [sys.executable, "-c", CODE, how]
-    done = subprocess.run(
-        command, env=clean | environment, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run(command, env=clean, capture_output=True, text=True, check=True)
     return int(done.stdout)
 
 

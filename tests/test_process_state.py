@@ -89,7 +89,6 @@ assert not wrong, wrong
 """
 # A recipe of one update.
 ONE = {"max_updates": 1, "batches": {"tokens_per_update": 200, "group_tokens": 200}}
-CHANGES = ("torch.set_flush_denormal(True)", "os.environ['X'] = ''", "torch.manual_seed(1)")
 
 
 def in_a_process(code: str, *words: Path) -> str:
@@ -106,5 +105,8 @@ def test_a_program_that_trains_and_translates_keeps_its_settings(tiny_run, tmp_p
 
 
 def test_a_change_would_be_seen():
-    for change in CHANGES:
-        assert in_a_process(f"{STATE}\n{change}\nassert not changed(before)")
+    seen = "".join(
+        f"before = state()\n{change}\nassert changed(before)\n"
+        for change in ("torch.set_flush_denormal(True)", "os.environ['X'] = ''", "random.seed(1)")
+    )
+    assert in_a_process(STATE + seen) == ""

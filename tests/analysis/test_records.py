@@ -1,11 +1,14 @@
-"""Curves of trainings: points of hand-written records, places in between, broken lines."""
+"""Curves of trainings and scores by length: hand-written records, sacreBLEU."""
 
 import json
 
 import pytest
 from matplotlib.figure import Figure
+from sacrebleu import corpus_bleu
 
+from nmtdeep.analysis import lengths
 from nmtdeep.analysis.records import Point, measure, read_records
+from nmtdeep.scoring.texts import NamedText
 
 
 def train(update: int, tokens: int, seconds: float, nll: float | None) -> str:
@@ -80,3 +83,30 @@ def test_scores_of_different_signatures_are_apart(tmp_path, other, panels):
     cells = [row["BLEU"] for row in measurement.summary]
     assert (cells[0] == cells[1] == "20.00 at 10") == (len(panels) == 1)
     assert {row.figure for row in measurement.rows} == {"nll", "valid_nll", "valid_bleu"}
+
+
+SOURCE = ["a short line", "one two three four five six seven eight nine ten eleven", "short again"]
+REFERENCE = ["the cat sat on the mat today", "it was raining all day long in town", "we went home"]
+FIRST = ["the cat sat on a mat today", "it was raining all day long in towns", "they went home"]
+
+
+def test_each_bucket_is_a_corpus_of_its_own():
+    systems = {"one": FIRST, "two": REFERENCE}
+    measurement = lengths.measure(
+        NamedText("s", SOURCE), NamedText("r", REFERENCE), systems, "bleu"
+    )
+    short = corpus_bleu([FIRST[0], FIRST[2]], [[REFERENCE[0], REFERENCE[2]]], force=True).score
+    long = corpus_bleu([FIRST[1]], [[REFERENCE[1]]], force=True).score
+    assert [(row.system, row.words, row.sentences) for row in measurement.rows] == [
+        ("one", "1-10", 2), ("one", "11-20", 1), ("two", "1-10", 2), ("two", "11-20", 1),
+    ]  # fmt: skip
+    assert [row.score for row in measurement.rows] == pytest.approx([short, long, 100, 100])
+    assert "tok:13a" in measurement.signature
+
+
+def test_the_boundaries_of_buckets():
+    lines = NamedText("s", [" ".join(["w"] * words) for words in (0, 1, 10, 11, 20, 21, 95)])
+    rows = lengths.measure(lines, lines, {"s": lines.lines}, "bleu-tok").rows
+    assert [(row.words, row.sentences) for row in rows] == [
+        ("0", 1), ("1-10", 2), ("11-20", 2), ("21-30", 1), ("91-100", 1),
+    ]  # fmt: skip

@@ -24,7 +24,7 @@ DS_INIT = {
 # The paper has no such row; these are from an implementation that shares no code with ours.
 EXPONENT_HALF = {"variance": (1.07, 1.05, 1.08, 1.06, 1.05)}
 TOLERANCE = {"variance": 0.05, "beta_ln": 0.05, "beta_rc": 0.1}
-TOKENS = 1500
+TOKENS = 400
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
-"""The start of the command: Ctrl-C while modules are imported, closed streams, no docstrings."""
+"""The start of the command: signals, closed streams, errors, no docstrings."""
 
+import errno
 import os
 import re
 import subprocess
@@ -9,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from nmtdeep.cli.errors import as_user_error
 from nmtdeep.config.render import dump
+from nmtdeep.errors import UserError
 
 ROOT = Path(__file__).parents[2]
 NMTDEEP = (sys.executable, "-m", "nmtdeep")
@@ -154,3 +157,47 @@ def test_a_name_that_the_encoding_lacks_is_one_line(tmp_path):
     assert done.returncode == 2
     assert done.stderr.count(b"\n") == 1
     assert done.stderr.startswith(b"nmtdeep: error: \\udcc3\\udcbc: part of a name or text")
+
+
+CODE = """
+import sys, time
+from nmtdeep.cli.start import reraise_signal
+
+class Dropped:
+    def __del__(self):
+        raise {error}
+
+sys.unraisablehook = reraise_signal
+Dropped()
+time.sleep({seconds})
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "seconds", "code"), [("KeyboardInterrupt", 60, -2), ("ValueError", 0, 0)]
+)
+def test_ctrl_c_in_a_destructor_is_not_lost(error, seconds, code):
+    command = [sys.executable, "-c", CODE.format(error=error, seconds=seconds)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert error in done.stderr
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("could not create a primitive")])
+def test_out_of_memory_is_one_line(error):
+    assert str(as_user_error(error)).startswith("out of memory: free some")
+
+
+def test_an_error_of_a_file_names_it_with_a_hint():
+    error = as_user_error(PermissionError(errno.EACCES, "Permission denied", "run"))
+    expected = "run: Permission denied: correct the permissions, then run the same command again"
+    assert str(error) == expected
+
+
+def test_a_text_of_several_lines_is_one_line_without_escapes():
+    error = UserError("Choose from:\n\ta,\n\tb", where="na\nme", hint="try\n  this")
+    assert str(error) == r"na\nme: Choose from: a, b: try this"
+
+
+def test_another_error_is_not_hidden():
+    assert as_user_error(RuntimeError("shapes do not match")) is None

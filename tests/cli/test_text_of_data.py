@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-import sentencepiece
 from typer.testing import CliRunner
 
 from nmtdeep.cli.main import app
@@ -65,16 +64,3 @@ def test_more_merges_than_the_text_has_are_named(files):
     done = call(files, "preprocess")
     report = json.loads((files / "data" / "data.json").read_text())["report"]
     assert f"{report['merges']['joint']} of 6,000: the text is too small for more" in done.output
-
-
-def test_a_sentencepiece_model_takes_the_place_of_a_papers_text(files):
-    sentencepiece.SentencePieceTrainer.train(
-        input=str(files / "train.en"), model_prefix=str(files / "sp"), vocab_size=18
-    )
-    words = ["--train", files / "train", "--valid", files / "dev", "--out", files / "data"]
-    words += ["--text", files / "sp.model", "-s", "en", "-t", "de", "--workers", 1]
-    done = CliRunner().invoke(app, ["preprocess", "li-2020/wmt14-en-fr/sdt-24", *map(str, words)])
-    assert done.exit_code == 0, done.exception
-    assert "changed by --text: text.tokenizer.type: moses_bpe -> sentencepiece" in done.output
-    text = DataDirectory.open(files / "data").pipeline.config
-    assert (text.tokenizer.type, text.input, text.bpe.type) == ("sentencepiece", "raw", "none")

@@ -18,10 +18,7 @@ def test_inspect_describes_a_run(nmtdeep, averaged):
     assert done.code == 0, done.err
     tensors = load_file(whole / "checkpoint_11" / "model.safetensors").values()
     assert f" {sum(tensor.numel() for tensor in tensors):,} parameters" in value(done.out, "model")
-    assert value(done.out, "encoder").startswith(
-        "2 layers, 2 heads, feed-forward 32, residual pre_norm, combination residual"
-    )
-    assert value(done.out, "layers") == "relu, layer_norm"
+    assert value(done.out, "encoder").startswith("2 layers, 2 heads, feed-forward 32, residual pre")
     assert value(done.out, "trained").startswith("11 of 11 updates")
     best = [record for record in records(whole) if record.get("best")][-1]
     expected = f"update {best['update']} by validation: loss {best['valid_loss']:.4f}"
@@ -32,8 +29,6 @@ def test_inspect_describes_a_run(nmtdeep, averaged):
         assert row and row[1].split() == [f"{score['value']:.2f}" for score in metrics]
         for score in metrics:
             assert done.out.count(score["signature"]) == 1
-    for path in whole.glob("checkpoint_*[0-9e]"):
-        assert path.is_symlink() or path.name in done.out
     assert re.search(r"checkpoint_average .*mean of 3 \(translates\)", done.out)
     assert re.search(r"checkpoint_11 .*\(.*last.*\)", done.out)
     assert value(done.out, "integrity").startswith("ok")
@@ -80,19 +75,3 @@ def flip(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-
-
-def test_copies_and_names_of_checkpoints_are_links(nmtdeep, whole, tmp_path):
-    copied, named = (shutil.copytree(whole, tmp_path / name, symlinks=True) for name in "ab")
-    for link in (path for path in whole.iterdir() if path.is_symlink()):
-        (copied / link.name).unlink()
-        shutil.copytree(whole / link.readlink(), copied / link.name)
-        (named / link.name).unlink()
-        (named / link.name).write_text(f"{link.readlink()}\n")
-    expected = nmtdeep("inspect", whole)
-    assert (expected.code, "last" in expected.out, "best" in expected.out) == (0, True, True)
-    for run in (copied, named):
-        assert nmtdeep("inspect", run).out == expected.out.replace(str(whole), str(run))
-        one, other = (nmtdeep("inspect", path / "checkpoint_last") for path in (whole, run))
-        meant = (whole / "checkpoint_last").readlink()
-        assert one.out.replace(f"{whole}/checkpoint_last", f"{run}/{meant}") == other.out

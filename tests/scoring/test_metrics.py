@@ -1,13 +1,12 @@
 """Scores equal hand calculations, slow independent ones, and sacreBLEU's own command."""
 
-import json
 import math
-import subprocess
 import sys
 from collections import Counter
 
 import pytest
 import sacrebleu
+from sacrebleu.metrics import BLEU, CHRF, TER
 
 from nmtdeep import __version__
 from nmtdeep.errors import DataError, UserError
@@ -80,7 +79,7 @@ def test_ter_by_hand():
 
 
 def test_tokenized_bleu_equals_the_slow_one_on_real_text(tokens):
-    for every in (2, 3, 7):
+    for every in (2, 7):
         damaged = damage(tokens, every=every)
         second = damage(tokens, every=every + 2)
         for references in ([tokens], [tokens, second], [second, tokens]):
@@ -111,31 +110,24 @@ def test_moses_tokens_of_raw_text_count_like_tokens(german):
         assert prepared == value(tokenized[0], [tokenized[1]], metric)
 
 
-def test_scores_and_signatures_equal_those_of_the_sacrebleu_command(german, tmp_path):
+def test_scores_and_signatures_equal_those_of_sacrebleu(german):
     damaged = damage(german, every=2)
-    (tmp_path / "hypotheses").write_text("\n".join(damaged) + "\n", encoding="utf-8")
-    (tmp_path / "reference").write_text("\n".join(german) + "\n", encoding="utf-8")
-    command = [sys.executable, "-m", "sacrebleu", "reference", "-i", "hypotheses", "-w", "4"]
-    for names, options in {
-        ("bleu", "chrf", "ter"): ["-m", "bleu", "chrf", "ter"],
-        ("bleu-lc",): ["-lc"],
-        ("bleu-intl",): ["-tok", "intl"],
-        ("bleu-intl-lc",): ["-tok", "intl", "-lc"],
-        ("bleu-zh",): ["-tok", "zh"],
-        ("bleu-char",): ["-tok", "char"],
-        ("chrf++",): ["-m", "chrf", "--chrf-word-order", "2"],
-    }.items():
-        done = subprocess.run(
-            [*command, *options], cwd=tmp_path, capture_output=True, text=True, check=True
-        )
-        theirs = json.loads(done.stdout)
-        ours = score_texts(damaged, [german], names)
-        for score, expected in zip(
-            ours, theirs if isinstance(theirs, list) else [theirs], strict=True
-        ):
-            assert score.value == pytest.approx(expected["score"], abs=5e-5)
-            assert score.signature == expected["signature"]
-            assert label_of(score.metric).startswith(expected["name"])
+    theirs = {
+        "bleu": BLEU(),
+        "bleu-lc": BLEU(lowercase=True),
+        "bleu-intl": BLEU(tokenize="intl"),
+        "bleu-intl-lc": BLEU(tokenize="intl", lowercase=True),
+        "bleu-zh": BLEU(tokenize="zh"),
+        "bleu-char": BLEU(tokenize="char"),
+        "chrf": CHRF(),
+        "chrf++": CHRF(word_order=2),
+        "ter": TER(),
+    }
+    for score in score_texts(damaged, [german], list(theirs)):
+        expected = theirs[score.metric].corpus_score(damaged, [german])
+        assert score.value == pytest.approx(expected.score, abs=5e-5)
+        assert score.signature == theirs[score.metric].get_signature().format()
+        assert label_of(score.metric).startswith(expected.name)
 
 
 def test_other_spaces_stay_inside_a_word():
@@ -227,3 +219,30 @@ def test_invalid_input_is_an_error():
         score_texts(["a"], [["a"]], ["blue"])
     with pytest.raises(UserError, match="not a language code"):
         MosesPreparation("german")
+
+
+MARK = "##AT##-##AT##"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("Nord-Süd-Achse", f"Nord {MARK} Süd {MARK} Achse"),
+        ("a-b-c", f"a {MARK} b-c"),  # matches do not overlap
+        ("a - b", "a - b"),
+        ("a--b", f"a {MARK} -b"),
+        ("E-Mail, T-Shirt .", f"E {MARK} Mail, T {MARK} Shirt ."),
+        ("x\u00a0-y", f"x\u00a0 {MARK} y"),  # Perl's \S on bytes: U+00A0 is not a space
+    ],
+)
+def test_compound_split_by_hand(line, expected):
+    assert compound_split(line) == expected
+
+
+def test_moses_preparation_by_hand():
+    assert MosesPreparation("de").tokenize("Er sagt: „Ja“, z. B. 3,5 & 'so'.").split(" ") == (
+        ["Er", "sagt", ":", "„", "Ja", "“", ",", "z.", "B.", "3,5", "&", "'", "so", "'", "."]
+    )
+    replaced = MosesPreparation("de", replace_punctuation=True)
+    # replace-unicode-punctuation.perl replaces the closing German quotation mark only
+    assert replaced.tokenize("„Ja“，so！") == '„ Ja " , so !'

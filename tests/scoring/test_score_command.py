@@ -1,7 +1,6 @@
 """`nmtdeep score` itself: its output, and its errors for bad input."""
 
 import gzip
-import json
 import math
 import re
 from pathlib import Path
@@ -10,8 +9,6 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from nmtdeep.cli.main import app
-from nmtdeep.config.decoding import DecodingOptions
-from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import UserError
 
 REFERENCE = ["Der Hund läuft über die Wiese.", "Eine Frau liest ein Buch im Park.", "Zwei Kinder."]
@@ -142,27 +139,3 @@ def test_bad_files_are_named(here):
 )
 def test_contradictions_are_refused(here, arguments, message):
     assert message in refused(*arguments)
-
-
-def test_a_model_scores_as_its_translations_do(here, tiny_run):
-    options = DecodingOptions(beam=1, device="cpu")
-    sources = tiny_run.sources[:3]
-    write("src", sources)
-    translations = Translator.load([tiny_run.newer], options).translate(sources)
-    write("hyp", [translation.text for translation in translations])
-    model = ("-m", str(tiny_run.newer), "--beam", "1", "--device", "cpu")
-    assert printed(*model, "--source", "src", "--reference", "ref") == printed("hyp", "ref")
-
-
-def test_log_probabilities_are_printed_by_line_and_summed(here, tiny_run):
-    write("src", tiny_run.sources[:3])
-    arguments = ("-m", str(tiny_run.newer), "--source", "src", "--target", "ref", "--log-prob")
-    rows = json.loads(invoke(*arguments, "--json").stdout)
-    result = invoke(*arguments)
-    for row, line in zip(rows, result.stdout.splitlines(), strict=True):
-        total, tokens = math.fsum(row["each"]), len(row["each"])
-        assert (row["log_prob"], row["tokens"]) == (pytest.approx(total), tokens)
-        assert line == f"{total:.4f}\t{tokens}\t{total / tokens:.4f}"
-    total, tokens = sum(row["log_prob"] for row in rows), sum(row["tokens"] for row in rows)
-    summary = f"log-probability {total:.2f}, perplexity {math.exp(-total / tokens):.3f}"
-    assert f"3 sentences, {tokens} tokens, {summary}" in result.stderr
