@@ -1,5 +1,6 @@
 """A program that uses the package keeps its own settings: each is read by what it does."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -93,7 +94,8 @@ ONE = {"max_updates": 1, "batches": {"tokens_per_update": 200, "group_tokens": 2
 
 def in_a_process(code: str, *words: Path) -> str:
     command = [sys.executable, "-c", code, *map(str, words)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    waits = os.environ | {"OMP_WAIT_POLICY": "passive"}  # threads that spin take a core each
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=waits)
     return "" if done.returncode == 0 else done.stderr
 
 

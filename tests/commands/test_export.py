@@ -91,6 +91,7 @@ def shown(folder: Path) -> Any:
     return names["translate"]
 
 
+@pytest.mark.slow
 def test_ctranslate2_translates_as_the_check_says_and_the_readme_shows(nmtdeep, fluent):
     done = nmtdeep("export", fluent, "--to", "ctranslate2", "-o", "ct2", *CHECK)
     assert done.code == 0, done.err
@@ -105,6 +106,7 @@ def test_ctranslate2_translates_as_the_check_says_and_the_readme_shows(nmtdeep, 
     assert json.loads((folder / "export.json").read_text())["format"] == "ctranslate2 float32"
 
 
+@pytest.mark.slow
 def test_transformers_translates_raw_text_as_the_card_shows(nmtdeep, fluent):
     pytest.importorskip("transformers")
     done = nmtdeep("export", fluent, "--to", "huggingface", "-o", "marian")
@@ -178,6 +180,7 @@ def test_an_interrupted_export_replaces_nothing(nmtdeep, whole):
     assert (folder / "old").exists() and (folder / "model.bin").exists()
 
 
+@pytest.mark.slow
 def test_a_worse_model_is_reported_with_its_own_exit_code(nmtdeep, fluent, tmp_path):
     run = shutil.copytree(fluent, tmp_path / "run", symlinks=True)
     # CTranslate2 has one limit for all sentences of a batch, so that it translates more.

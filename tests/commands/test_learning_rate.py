@@ -17,6 +17,7 @@ def test_half_the_rate_with_the_lowest_loss_is_suggested():
     assert suggestion(rows[:5]) == 1.0  # still falling at the end, and nothing is 9 updates ago
 
 
+@pytest.mark.slow
 def test_the_rates_grow_and_a_fresh_model_has_the_loss_of_a_training(nmtdeep, whole, tmp_path):
     choice = "training.optimizer.type=muon"  # the loss before the first update is any optimizer's
     before = files(nmtdeep.folder)

@@ -16,6 +16,7 @@ STEP = "nmtdeep.training.step:Step.apply"
 VALIDATION = "nmtdeep.training.validation:score_texts"
 
 
+@pytest.mark.slow
 def test_one_process_is_two_processes(nmtdeep, double, tmp_path):
     run, finished = double
     assert "2 processes of 1 thread" in finished.err
