@@ -106,11 +106,12 @@ def test_output_to_a_closed_stream_is_an_error(words, lines):
 
 
 def test_results_do_not_need_the_other_streams(lines):
-    expected = run_with("", "score", lines, lines)
     done = run_with("<&- 2>&-", "score", lines, lines)
-    assert (done.returncode, done.stdout, done.stderr) == (0, expected.stdout, "")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("BLEU 100.00 ")
 
 
+@pytest.mark.slow
 def test_messages_about_files_do_not_need_stdout(tiny_run, tmp_path):
     (tmp_path / "recipe.yaml").write_text(dump(tiny_run.recipe))
     short = ("training.max_updates=1", "training.batches.tokens_per_update=99", "--final-scores")

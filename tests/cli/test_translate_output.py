@@ -76,6 +76,7 @@ def test_a_named_pipe_is_written(command, translation, tmp_path):
     assert read == [translation]
 
 
+@pytest.mark.slow
 def test_stderr_is_written(translate, translation):
     done = translate("/dev/stderr")
     assert (done.returncode, done.stderr) == (0, translation)

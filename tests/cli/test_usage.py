@@ -104,7 +104,6 @@ def test_a_command_without_arguments_shows_its_help():
     ("module", "line", "said"),
     [
         ("matplotlib", "analyze gradients demo --data data --plot a.svg", "nmtdeep[pictures]"),
-        ("ctranslate2", "export run --to ctranslate2 -o out", "nmtdeep[export]"),
         ("fastapi", "serve -m run", "nmtdeep[serve]"),
     ],
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from commands.running import Finished
-from commands.runs import contents, files, words
+from commands.runs import contents, words
 
 pytestmark = pytest.mark.usefixtures("data")
 
@@ -54,18 +54,6 @@ def fails(done: Finished, *parts: str) -> None:
 
 FULL = "No space left on device"
 PREPROCESS = ("--train", "train", "--valid", "valid", "--workers", 1, "-q", "--overwrite", "--out")
-
-
-def test_preprocess(nmtdeep, disk):
-    out = disk.path / "data"
-    assert nmtdeep("preprocess", "dropout.yaml", *PREPROCESS, out).code == 0
-    old = files(out)
-    disk.leave(60)
-    fails(nmtdeep("preprocess", "tiny.yaml", *PREPROCESS, out), FULL)
-    assert files(out) == old
-    disk.free()
-    assert nmtdeep("preprocess", "tiny.yaml", *PREPROCESS, out).code == 0
-    assert files(out) != old and list(out.glob(".*")) == []
 
 
 ANALYZE = ("analyze", "gradients", "tiny.yaml", "--data", "data", "--tokens", 50, "--depths")

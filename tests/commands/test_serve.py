@@ -1,6 +1,7 @@
 """Services: `nmtdeep serve`, and `translate` between two pipes, as real processes."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -79,7 +80,7 @@ def service(whole):
     pipe = subprocess.PIPE
     with subprocess.Popen(
         [sys.executable, "-m", "nmtdeep", *command], stdin=pipe, stdout=pipe, stderr=pipe,
-        env={"PYTHONIOENCODING": "latin-1", "OMP_NUM_THREADS": "1"},
+        env=os.environ | {"PYTHONIOENCODING": "latin-1"},
     ) as process:  # fmt: skip
         try:
             put(process, "größe ☃\n".encode())

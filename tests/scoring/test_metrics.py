@@ -191,18 +191,13 @@ def test_a_missing_tokenization_is_one_line(monkeypatch):
     def missing(**_: object) -> None:
         raise RuntimeError("\nJapanese needs more.\nInstall it.")
 
-    monkeypatch.setattr("nmtdeep.scoring.metrics.BLEU", missing)
-    with pytest.raises(UserError) as error:
-        scorers(["bleu-ja"])
-    assert str(error.value) == (
-        "tokenization ja-mecab: not available (Japanese needs more): "
-        'pip install "sacrebleu[ja]", or choose char'
-    )
-    assert tokenization_for("ja") == "char"
-
     def ends(**_: object) -> None:
         sys.exit(1)  # as sacreBLEU's download does
 
+    monkeypatch.setattr("nmtdeep.scoring.metrics.BLEU", missing)
+    with pytest.raises(UserError, match=r"ja-mecab: .*Japanese needs more.*or choose char"):
+        scorers(["bleu-ja"])
+    assert tokenization_for("ja") == "char"
     monkeypatch.setattr("nmtdeep.scoring.metrics.BLEU", ends)
     with pytest.raises(UserError, match="connect to the internet"):
         scorers(["bleu-flores200"])

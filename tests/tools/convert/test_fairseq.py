@@ -22,14 +22,12 @@ from nmtdeep.tools.convert.fairseq_files import read_dictionary, rows
 from .fairseq_like import EOS, FairseqLike
 
 CHOICES: list[dict[str, Any]] = [
-    {},
-    {"style": "new", "sharing": "decoder"},
-    {"style": "new", "pre_norm": False, "sharing": "none", "types": (11, 14)},
+    {"sharing": "decoder"},
+    {"pre_norm": False, "sharing": "none", "types": (11, 14)},
     {"pre_norm": False, "biases": False, "sharing": "none"},
-    {"style": "new", "biases": False},
     {"history": "dlcl"},
     {"history": "dlcl", "pre_norm": False},
-    {"history": "dlcl", "groups": 4, "style": "new"},
+    {"history": "dlcl", "groups": 4},
     {"history": "dlcl", "groups": 8, "softmax": True},
     {"history": "simple", "pre_norm": False},
     {"history": "simple"},
