@@ -34,11 +34,6 @@ def test_every_command_of_the_table_is_found():
     assert {*LEAVES} == {*((name,) for name in COMMANDS), *groups}
 
 
-def test_options_that_may_be_repeated_may():
-    context = LEAVES["translate",].make_context("translate", ["-m", "a", "--model", "b"])
-    assert [str(path) for path in context.params["model"]] == ["a", "b"]
-
-
 @pytest.mark.parametrize("path", ALL, ids=" ".join)
 def test_the_help_fits_80_columns(path, monkeypatch):
     """It names every option in full, what is required, each command below, and an example."""

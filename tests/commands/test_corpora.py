@@ -77,10 +77,3 @@ def test_commands_name_the_corpora(nmtdeep, mixed):
     assert "tag         <bt> before the source sentences of web" in shown
     dry = mixed_train(nmtdeep, "dry", "--dry-run")
     assert "70 % clean (200 pairs), 30 % web (20 pairs)" in dry.out + dry.err
-
-
-def test_a_corpus_that_a_mixture_does_not_have_is_named(nmtdeep, mixed):
-    stages = "training.stages=[{epochs: 1, epochs_of: crawl}, {}]"
-    done = mixed_train(nmtdeep, "refused", stages, "--dry-run")
-    assert done.code == 2
-    assert "crawl" in done.err

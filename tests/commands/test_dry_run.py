@@ -46,18 +46,3 @@ def test_a_run_is_resumed_with_its_own_recipe(nmtdeep, whole, tmp_path):
     assert records(run) == records(copied)
     on_again = nmtdeep("train", *on)
     assert "already at update 13 of 13" in on_again.err and "changed" not in on_again.err
-
-
-def test_languages_that_a_recipe_does_not_name_are_those_of_the_data(nmtdeep, data, tmp_path):
-    for side, code in (("en", "en"), ("de", "fr")):
-        for split in ("train", "valid"):
-            source = nmtdeep.folder / f"{split}.{side}"
-            shutil.copy(source, tmp_path / f"{split}.{code}")
-    preprocessed = nmtdeep(
-        "preprocess", "tiny.yaml", "-t", "fr", "--train", tmp_path / "train",
-        "--valid", tmp_path / "valid", "--out", tmp_path / "data", "--workers", 1,
-    )  # fmt: skip
-    assert preprocessed.code == 0, preprocessed.err
-    done = train(nmtdeep, tmp_path / "run", "--max-updates", 1, data=tmp_path / "data")
-    assert done.code == 0, done.err
-    assert "target: fr" in (tmp_path / "run" / "config.yaml").read_text()

@@ -68,29 +68,17 @@ def test_one_run_grows_from_stage_to_stage(nmtdeep, staged):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "interrupts",
-    [
-        (
-            Interrupt(LOSS, 2),
-            Interrupt("nmtdeep.training.trainer:carry_over", 1),
-            Interrupt(f"{LOOP}:Recorder.updated", 4),
-            Interrupt("nmtdeep.training.trainer:carry_over", 1),
-            Interrupt(f"{LOOP}:Recorder.updated", 3, "term"),
-        ),
-        (
-            Interrupt("nmtdeep.files:sync", 2),
-            Interrupt("nmtdeep.training.trainer:carry_over", 2),
-            Interrupt(f"{LOOP}:Recorder.updated", 2, "int"),
-        ),
-    ],
-    ids=["each growth alone", "both growths"],
-)
-def test_interrupted_in_every_stage_equals_uninterrupted(nmtdeep, staged, tmp_path, interrupts):
-    run = tmp_path / "run"
-    for interrupt in interrupts:
+def test_interrupted_in_every_stage_equals_uninterrupted(nmtdeep, staged, tmp_path):
+    run, growth = tmp_path / "run", "nmtdeep.training.trainer:carry_over"
+    for interrupt in (
+        Interrupt(LOSS, 2),
+        Interrupt(growth, 1),
+        Interrupt(growth, 2),  # after the first in the same process
+        Interrupt(growth, 1),  # the second alone
+        Interrupt(f"{LOOP}:Recorder.updated", 3, "term"),
+    ):
         ended = train(nmtdeep, run, *STAGES, interrupt=interrupt)
-        assert ended.code in (-9, 143, 130), (interrupt, ended.err)
+        assert ended.code in (-9, 143), (interrupt, ended.err)
     resumed = train(nmtdeep, run, *STAGES)
     assert resumed.code == 0, resumed.err
     assert contents(run) == contents(staged)

@@ -14,7 +14,7 @@ from nmtdeep.tools.fetch.catalog import Output, ParallelFiles, Step
 from nmtdeep.tools.fetch.readers import LONGEST_LINE, RawPair, read_pairs
 from nmtdeep.tools.fetch.steps import Casing, prepare
 
-from .archives import sgm, xml
+from .archives import sgm
 
 LINES = [
     "A  B\tC", "5 &amp; 6 &lt;b&gt;", "<b>bold</b> text", "naïve “quote” ’s", "", "x </p> y",
@@ -42,14 +42,6 @@ def test_test_sets_are_read_as_sacrebleu_reads_them(tmp_path):
     theirs = (tmp_path / "theirs").read_text(encoding="utf-8").split("\n")[:-1]
     assert [line for line, _ in read("sgm", path, path)] == theirs
     assert len(theirs) == len(lines)
-
-
-def test_iwslts_segments_come_without_titles(tmp_path):
-    german, english = (
-        write(tmp_path, "a", xml(["Ja .", "Nein"])),
-        write(tmp_path, "b", xml(["Y", "N"])),
-    )
-    assert read("sgm", german, english) == [("Ja .", "Y"), ("Nein", "N")]
 
 
 def test_iwslts_training_text_is_the_output_of_fairseqs_pipeline(tmp_path):
