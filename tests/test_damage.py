@@ -1,6 +1,11 @@
-"""Damage to any file is named in an error, or does not change the answer."""
+"""Damage to any file is named in an error, or does not change the answer.
+
+`NMTDEEP_DAMAGES=500 pytest tests/test_damage.py -k random` damages more often than the suite does.
+"""
 
 import hashlib
+import os
+import random
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +23,8 @@ from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DataError, UserError
 from nmtdeep.training.final_scores import finish
 from nmtdeep.training.loop import train
+
+RANDOM = int(os.environ.get("NMTDEEP_DAMAGES", "30"))
 
 
 def flipped(content: bytes, bit: int) -> bytes:
@@ -104,6 +111,20 @@ def test_every_damage_to_every_file_is_named_or_without_influence(place):
         for what, content in damages(path.read_bytes()).items():
             with damaged(path, content):
                 wrong.append(judge(path, what, lambda: answer(directory), expected))
+    assert not any(wrong), "\n".join(filter(None, wrong))
+
+
+@pytest.mark.slow
+def test_random_bits_flipped_anywhere_are_named_or_without_influence(place):
+    directory, answer = place
+    expected, files, wrong = answer(directory), files_of(directory), []
+    draw = random.Random(1)
+    for _ in range(RANDOM):
+        path = draw.choice(files)
+        content = path.read_bytes()
+        bit = draw.randrange(8 * len(content))
+        with damaged(path, flipped(content, bit)):
+            wrong.append(judge(path, f"bit {bit}", lambda: answer(directory), expected))
     assert not any(wrong), "\n".join(filter(None, wrong))
 
 
