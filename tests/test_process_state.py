@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from nmtdeep.config.render import dump
@@ -94,8 +95,11 @@ ONE = {"max_updates": 1, "batches": {"tokens_per_update": 200, "group_tokens": 2
 
 def in_a_process(code: str, *words: Path) -> str:
     command = [sys.executable, "-c", code, *map(str, words)]
-    waits = os.environ | {"OMP_WAIT_POLICY": "passive"}  # threads that spin take a core each
-    done = subprocess.run(command, check=False, capture_output=True, text=True, env=waits)
+    # Threads that spin take a core each; torch itself sets the folder where it is not set.
+    waits = {"OMP_WAIT_POLICY": "passive", "TORCHINDUCTOR_CACHE_DIR": tempfile.gettempdir()}
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, env=os.environ | waits
+    )
     return "" if done.returncode == 0 else done.stderr
 
 

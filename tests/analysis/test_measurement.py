@@ -108,11 +108,6 @@ def test_rows_are_cells_and_those_that_are_not_drawn_are_blank():
         np.testing.assert_array_equal(sizes, expected)
 
 
-def test_equal_rows_give_an_equal_file():
-    assert render(LINES.draw, "svg") == render(LINES.draw, "svg")
-    assert render(LINES.draw, "svg") != render(curves(one=(1, 2, 3)).draw, "svg")
-
-
 @pytest.mark.parametrize("measurement", [LINES, MAP])
 def test_pictures_have_no_colors(measurement):
     picture = pixels(render(measurement.draw, "png"))

@@ -24,14 +24,6 @@ def test_it_prints_the_table_of_the_training_and_writes_nothing(nmtdeep, data, w
     assert "start" in table and "memory" not in done.out and done.out.endswith(table)
 
 
-def test_a_finished_run_is_reported(nmtdeep, whole):
-    before = tree(whole)
-    done = nmtdeep(*words("whole"), "--dry-run")
-    assert done.code == 0
-    assert done.out.endswith("already at update 11 of 11: nothing to do\n")
-    assert tree(whole) == before
-
-
 def test_a_run_is_resumed_with_its_own_recipe(nmtdeep, whole, tmp_path):
     run = shutil.copytree(whole, tmp_path / "run", symlinks=True)
     on = ("--data", "data", "--out", run, "--device", "cpu", "--threads", 1, "--no-final-scores")

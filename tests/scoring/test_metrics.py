@@ -111,6 +111,7 @@ def test_moses_tokens_of_raw_text_count_like_tokens(german):
 
 
 def test_scores_and_signatures_equal_those_of_sacrebleu(german):
+    german = german[:300]
     damaged = damage(german, every=2)
     theirs = {
         "bleu": BLEU(),
