@@ -1,11 +1,9 @@
 """Fixtures of several folders: tiny models with random weights, and a tiny trained run."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -140,19 +138,19 @@ def _data(folder: Path, recipe: Recipe, train: Pairs, valid: Pairs) -> DataDirec
 
 
 @pytest.fixture(scope="session")
-def tiny_config() -> Callable[..., config.Model]:
+def tiny_config():
     """Describes a tiny model."""
     return _tiny_config
 
 
 @pytest.fixture(scope="session")
-def tiny_model() -> Callable[..., Transformer]:
+def tiny_model():
     """Builds a tiny model with random weights, float64, in evaluation mode."""
     return _tiny_model
 
 
 @pytest.fixture(scope="session")
-def multi30k() -> Callable[[str], list[str]]:
+def multi30k():
     """The lines of a file of Multi30k; a test that needs one is skipped where it is missing."""
     folder = Path(__file__).parents[2] / "shared" / "data" / "multi30k-en-de"
 
@@ -165,19 +163,19 @@ def multi30k() -> Callable[[str], list[str]]:
 
 
 @pytest.fixture(scope="session")
-def make_corpus() -> Callable[[list[list[int]]], MonolingualCorpus]:
+def make_corpus():
     """A corpus of id lists, each ending in EOS."""
     return _corpus
 
 
 @pytest.fixture(scope="session")
-def make_batch() -> Callable[[list[list[int]], list[list[int]]], Batch]:
+def make_batch():
     """A `Batch` of id lists, each ending in EOS."""
     return _batch
 
 
 @pytest.fixture(scope="session")
-def make_data() -> Callable[..., DataDirectory]:
+def make_data():
     """`make_data(folder, recipe, train, valid)` preprocesses pairs of lines into `folder/data`."""
     return _data
 
@@ -196,7 +194,7 @@ class TinyRun:
 
 
 @pytest.fixture(scope="session")
-def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> TinyRun:
+def tiny_run(tmp_path_factory):
     """50 sentences of the demo corpus through preprocessing and 20 updates; do not write to it."""
     root = tmp_path_factory.mktemp("tiny")
     sides = ((DEMO / f"dev.{side}").read_text(encoding="utf-8").splitlines() for side in LANGUAGES)

@@ -1,7 +1,5 @@
 """Packages with variants, as pip would install them."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path

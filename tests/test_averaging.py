@@ -1,9 +1,6 @@
 """The mean of checkpoints, computed again by numpy from the raw files."""
 
-from __future__ import annotations
-
 import hashlib
-import itertools
 import json
 import re
 import shutil
@@ -19,12 +16,11 @@ from nmtdeep.averaging import average, choose
 from nmtdeep.config.training import Training
 from nmtdeep.errors import UserError
 from nmtdeep.text.pipeline import TextPipeline
-from nmtdeep.text.vocabulary import Vocabulary
 from nmtdeep.training.run_directory import identity
 
 
 @pytest.fixture
-def run(tiny_run: Any, tmp_path: Path) -> Path:
+def run(tiny_run, tmp_path):
     """A copy of the run with a third checkpoint, whose weights are a thousand times larger."""
     run = Path(shutil.copytree(tiny_run.path, tmp_path / "run", symlinks=True))
     third = Path(shutil.copytree(run / "checkpoint_20", run / "checkpoint_70"))
@@ -43,7 +39,7 @@ def edit(directory: Path, **changes: Any) -> None:
     files.write_sums(directory)
 
 
-def test_the_mean_is_numpys_in_float64(run: Path, tmp_path: Path) -> None:
+def test_the_mean_is_numpys_in_float64(run, tmp_path):
     inputs = [run / f"checkpoint_{update}" for update in (15, 20, 70)]
     out = average(inputs, tmp_path / "mean")
     raw = [load_file(path / "model.safetensors") for path in inputs]
@@ -59,7 +55,7 @@ def test_the_mean_is_numpys_in_float64(run: Path, tmp_path: Path) -> None:
     assert all((again[name] == value).all() for name, value in means.items())
 
 
-def test_the_average_says_what_it_was_made_of(run: Path, tmp_path: Path) -> None:
+def test_the_average_says_what_it_was_made_of(run, tmp_path):
     inputs = [run / "checkpoint_15", run / "checkpoint_last"]
     out = average(inputs, tmp_path / "mean")
     loaded = checkpoint.load(out)
@@ -85,10 +81,8 @@ def options(directory: Path, **values: Any) -> None:
     files.write_sums(directory)
 
 
-@pytest.mark.parametrize("order", [*itertools.permutations((15, 20, 70))], ids=str)
-def test_an_average_translates_as_its_newest_input(
-    run: Path, tmp_path: Path, order: tuple[int, ...]
-) -> None:
+@pytest.mark.parametrize("order", [(15, 20, 70), (70, 20, 15)], ids=str)
+def test_an_average_translates_as_its_newest_input(run, tmp_path, order):
     for update, beam in ((15, 2), (20, 3), (70, 7)):
         options(run / f"checkpoint_{update}", beam=beam, lenpen=beam / 10)
     out = average([run / f"checkpoint_{update}" for update in order], tmp_path / "mean")
@@ -101,9 +95,7 @@ def test_an_average_translates_as_its_newest_input(
     assert checkpoint.load(again).recipe.decoding.beam == 7
 
 
-def test_models_that_were_not_trained_here_translate_as_the_first(
-    run: Path, tmp_path: Path
-) -> None:
+def test_models_that_were_not_trained_here_translate_as_the_first(run, tmp_path):
     inputs = [run / "checkpoint_15", run / "checkpoint_20"]
     for beam, path in enumerate(inputs, 5):
         options(path, beam=beam)
@@ -117,7 +109,7 @@ def test_models_that_were_not_trained_here_translate_as_the_first(
 
 
 @pytest.mark.parametrize("other", ["seed", "training", "corpus"])
-def test_another_training_is_refused(run: Path, tmp_path: Path, other: str) -> None:
+def test_another_training_is_refused(run, tmp_path, other):
     inputs = [run / "checkpoint_15", run / "checkpoint_20"]
     if other == "seed":
         options(inputs[1], seed=77)
@@ -131,7 +123,7 @@ def test_another_training_is_refused(run: Path, tmp_path: Path, other: str) -> N
     assert not (tmp_path / "mean").exists()
 
 
-def test_what_tells_trainings_apart(tiny_run: Any) -> None:
+def test_what_tells_trainings_apart(tiny_run):
     def told(**values: Any) -> str:
         training = Training.model_validate(base | values)
         return identity(
@@ -146,7 +138,7 @@ def test_what_tells_trainings_apart(tiny_run: Any) -> None:
     assert len(set(apart)) == len(apart)
 
 
-def test_newest_and_best(run: Path) -> None:
+def test_newest_and_best(run):
     first, second, third = (run / f"checkpoint_{update}" for update in (15, 20, 70))
     assert choose(run, 2) == [second, third]
     with pytest.raises(UserError, match="has 3 checkpoints, not 4"):
@@ -158,21 +150,9 @@ def test_newest_and_best(run: Path) -> None:
         choose(run, 3, best=True)
 
 
-def test_the_same_checkpoint_twice_is_refused(run: Path, tmp_path: Path) -> None:
+def test_the_same_checkpoint_twice_is_refused(run, tmp_path):
     checkpoint = run / "checkpoint_20"
     shutil.copytree(checkpoint, run / "checkpoint_80")
     for again in (checkpoint, run / "checkpoint_last", run / "checkpoint_80"):
         with pytest.raises(UserError, match=f"{again}: has the same weights as {checkpoint}"):
             average([checkpoint, again], tmp_path / "mean")
-
-
-def test_another_vocabulary_is_refused(run: Path, tmp_path: Path) -> None:
-    checkpoint = run / "checkpoint_20"
-    vocabulary = Vocabulary.load(checkpoint / "text" / "vocabulary.tsv")
-    tokens = (*vocabulary.tokens[:-1], "another")
-    content = Vocabulary(tokens, vocabulary.counts).dumps()
-    (checkpoint / "text" / "vocabulary.tsv").write_text(content, encoding="utf-8")
-    edit(checkpoint, text=TextPipeline.load(checkpoint / "text").fingerprint())
-    with pytest.raises(UserError, match="another vocabulary"):
-        average([run / "checkpoint_15", checkpoint], tmp_path / "mean")
-    assert not (tmp_path / "mean").exists()

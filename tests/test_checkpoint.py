@@ -1,14 +1,11 @@
 """Checkpoints: exact copies, failed writes change nothing, damage is named."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +22,7 @@ from nmtdeep.training.trainer import Trainer
 
 
 @pytest.fixture
-def copy(tiny_run: Any, tmp_path: Path) -> Path:
+def copy(tiny_run, tmp_path):
     """A copy of the run, to be damaged."""
     return Path(shutil.copytree(tiny_run.path, tmp_path / "run", symlinks=True))
 
@@ -45,9 +42,7 @@ def bytes_of(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in files}
 
 
-def test_a_model_comes_back_exactly(
-    tiny_run: Any, tiny_model: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_model_comes_back_exactly(tiny_run, tiny_model, tmp_path):
     types = len(tiny_run.pipeline.source.vocabulary)
     model = tiny_model(width=16, types=types, dtype=torch.float32, seed=4)
     save(tmp_path / "one", tiny_run, checkpoint.weights(model), update=7, score=None)
@@ -63,12 +58,11 @@ def test_a_model_comes_back_exactly(
         assert torch.equal(loaded.model.get_parameter(name), value)
 
 
-@pytest.mark.parametrize("bad", ["nan", "inf"])
-def test_weights_that_are_not_finite_are_named(bad: str, copy: Path, tiny_run: Any) -> None:
+def test_weights_that_are_not_finite_are_named(copy, tiny_run):
     file = checkpoint.locate(copy) / checkpoint.MODEL
     tensors = load_file(file)
     name = "decoder.layers.0.sublayers.2.sublayer.inner.bias"
-    tensors[name][1] = float(bad)  # before a ReLU, which makes 0 of a NaN on some kernels
+    tensors[name][1] = float("nan")  # before a ReLU, which makes 0 of a NaN on some kernels
     save_file(tensors, file)
     files.write_sums(file.parent)
     with pytest.raises(UserError, match=f"{name} has numbers that are not finite"):
@@ -77,19 +71,7 @@ def test_weights_that_are_not_finite_are_named(bad: str, copy: Path, tiny_run: A
         Trainer(Setup(tiny_run.recipe, tiny_run.data), file.parent)
 
 
-def test_a_shared_table_is_stored_once_and_shared_again(tiny_run: Any) -> None:
-    stored = load_file(tiny_run.newer / checkpoint.MODEL)
-    types = len(tiny_run.pipeline.source.vocabulary)
-    tables = [name for name, value in stored.items() if types in value.shape]
-    assert tables == ["source_embedding.weight"]
-    model = checkpoint.load(tiny_run.newer).model
-    assert model.source_embedding.weight is model.target_embedding.weight is model.output.weight
-    assert sum(value.numel() for value in stored.values()) == sum(
-        value.numel() for value in model.parameters()
-    )
-
-
-def test_moments_come_back_exactly_or_not_at_all(tiny_run: Any) -> None:
+def test_moments_come_back_exactly_or_not_at_all(tiny_run):
     stored = checkpoint.read_tensors(tiny_run.newer / checkpoint.OPTIMIZER)
     model = checkpoint.load(tiny_run.newer).model
     optimizer = make_optimizer(model, tiny_run.recipe.training.optimizer)
@@ -107,7 +89,7 @@ def test_moments_come_back_exactly_or_not_at_all(tiny_run: Any) -> None:
     assert {float(value) for name, value in stored.items() if name.startswith("step/")} == {20.0}
 
 
-def test_progress_comes_back(tiny_run: Any) -> None:
+def test_progress_comes_back(tiny_run):
     state = checkpoint.read_state(tiny_run.newer)
     assert Progress.from_json(state) == Progress(update=20, score=-20.0)
     del state["position"]
@@ -138,23 +120,16 @@ def another_format(path: Path) -> None:
     ("name", "damage"),
     [
         ("model.safetensors", halve),
-        ("model.safetensors", garble),
         ("model.safetensors", Path.unlink),
         ("model.safetensors", rename_a_tensor),
-        ("state.json", halve),
         ("state.json", garble),
         ("state.json", another_format),
         ("config.yaml", garble),
-        ("config.yaml", Path.unlink),
-        ("text/vocabulary.tsv", Path.unlink),
         ("text/vocabulary.tsv", garble),
-        ("text/bpe.codes", Path.unlink),
         ("text/text.yaml", garble),
     ],
 )
-def test_a_damaged_file_is_named_though_its_checksum_fits(
-    name: str, damage: Callable[[Path], None], copy: Path
-) -> None:
+def test_a_damaged_file_is_named_though_its_checksum_fits(name, damage, copy):
     path = copy / "checkpoint_20" / name
     damage(path)
     files.write_sums(copy / "checkpoint_20")
@@ -164,7 +139,7 @@ def test_a_damaged_file_is_named_though_its_checksum_fits(
 
 
 @pytest.mark.skipif(not shutil.which("sha256sum"), reason="needs sha256sum")
-def test_sha256sum_agrees(copy: Path) -> None:
+def test_sha256sum_agrees(copy):
     command = ["sha256sum", "--check", "--strict", files.SUMS]
     place = copy / "checkpoint_20"
     done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=True)
@@ -174,28 +149,13 @@ def test_sha256sum_agrees(copy: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("change", ["one more type", "another order"])
-def test_another_vocabulary_is_refused(change: str, copy: Path) -> None:
+def test_another_vocabulary_is_refused(copy):
     file = copy / "checkpoint_20" / "text" / "vocabulary.tsv"
     lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
-    if change == "one more type":
-        lines.append("one-more\t1\n")
-    else:
-        lines[5], lines[6] = lines[6], lines[5]
+    lines[5], lines[6] = lines[6], lines[5]
     file.write_text("".join(lines), encoding="utf-8")
     files.write_sums(copy / "checkpoint_20")
     with pytest.raises(UserError, match="checkpoint_20/text: not the text pipeline"):
-        checkpoint.load(copy)
-
-
-def test_a_tensor_of_another_shape_is_named(
-    copy: Path, tiny_model: Callable[..., Any], tiny_run: Any
-) -> None:
-    wider = tiny_model(width=16, types=len(tiny_run.pipeline.source.vocabulary) + 1)
-    path = copy / "checkpoint_20" / "model.safetensors"
-    save_file(checkpoint.weights(wider.float()), path)
-    files.write_sums(path.parent)
-    with pytest.raises(UserError, match=f"{path}: .*source_embedding.weight"):
         checkpoint.load(copy)
 
 
@@ -207,7 +167,7 @@ class Full(dict[str, Any]):
 
 
 @pytest.mark.parametrize("broken", ["tensors", "optimizer"])
-def test_a_failed_write_leaves_what_was_there(broken: str, copy: Path, tiny_run: Any) -> None:
+def test_a_failed_write_leaves_what_was_there(broken, copy, tiny_run):
     directory = copy / "checkpoint_20"
     before = bytes_of(copy)
     tensors = load_file(directory / "model.safetensors")
@@ -234,7 +194,7 @@ class Stuck(type(Path())):  # type: ignore[misc]
         return super().rename(target)
 
 
-def test_replacing_swaps_a_whole_directory_or_nothing(tmp_path: Path) -> None:
+def test_replacing_swaps_a_whole_directory_or_nothing(tmp_path):
     place = tmp_path / "place"
     for content in ("zeroth", "first"):
         with files.replace_directory(place) as partial:
@@ -247,7 +207,7 @@ def test_replacing_swaps_a_whole_directory_or_nothing(tmp_path: Path) -> None:
     assert bytes_of(tmp_path) == {"place/first": b"first"}
 
 
-def test_a_killed_write_leaves_no_checkpoint_and_is_overwritten(copy: Path, tiny_run: Any) -> None:
+def test_a_killed_write_leaves_no_checkpoint_and_is_overwritten(copy, tiny_run):
     left = copy / ".checkpoint_70.partial"
     left.mkdir()
     (left / "model.safetensors").write_bytes(b"half of it")
@@ -258,7 +218,7 @@ def test_a_killed_write_leaves_no_checkpoint_and_is_overwritten(copy: Path, tiny
     checkpoint.load(copy / "checkpoint_70")
 
 
-def test_a_run_means_its_average_then_its_best_then_its_last(copy: Path) -> None:
+def test_a_run_means_its_average_then_its_best_then_its_last(copy):
     assert checkpoint.locate(copy).name == "checkpoint_20"
     checkpoint.point(copy, checkpoint.LAST, copy / "checkpoint_15")
     assert checkpoint.locate(copy).name == "checkpoint_15"
@@ -270,29 +230,7 @@ def test_a_run_means_its_average_then_its_best_then_its_last(copy: Path) -> None
     assert checkpoint.locate(copy / checkpoint.BEST).name == "checkpoint_20"
 
 
-def test_without_links_the_newest_by_number_counts(copy: Path) -> None:
-    (copy / checkpoint.LAST).unlink()
-    (copy / "checkpoint_20").rename(copy / "checkpoint_100")
-    assert checkpoint.locate(copy).name == "checkpoint_100"
-    (copy / "checkpoint_100" / "state.json").unlink()
-    assert checkpoint.locate(copy).name == "checkpoint_15"
-    checkpoint.remove(copy / "checkpoint_15")
-    with pytest.raises(UserError, match="no finished checkpoint"):
-        checkpoint.locate(copy)
-
-
-def test_a_damaged_file_is_named_as_the_run_was_given(
-    copy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(copy.parent)
-    (copy / "checkpoint_20" / "config.yaml").write_text("{", encoding="utf-8")
-    for given in ("run", "run/checkpoint_20", "run/checkpoint_last"):
-        with pytest.raises(UserError) as caught:
-            checkpoint.load(Path(given))
-        assert str(caught.value).startswith("run/checkpoint_20/config.yaml: ")
-
-
-def test_describing_a_checkpoint_and_data_needs_no_torch(tiny_run: Any) -> None:
+def test_describing_a_checkpoint_and_data_needs_no_torch(tiny_run):
     code = (
         "import sys; from pathlib import Path; from nmtdeep.inspection import inspect\n"
         "for path in sys.argv[1:]: assert not inspect(Path(path)).problems\n"

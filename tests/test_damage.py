@@ -3,8 +3,6 @@
 `NMTDEEP_DAMAGES=500 pytest tests/test_damage.py -k random` damages more often than the suite does.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import random
@@ -98,14 +96,14 @@ def of_data(directory: Path) -> str:
 
 
 @pytest.fixture(params=["checkpoint", "data"])
-def place(request: pytest.FixtureRequest, tiny_run: Any, tmp_path: Path) -> tuple[Path, Any]:
+def place(request, tiny_run, tmp_path):
     """A copy of a directory, and the function that reads all of it."""
     if request.param == "checkpoint":
         return Path(shutil.copytree(tiny_run.newer, tmp_path / "c")), of_checkpoint
     return Path(shutil.copytree(tiny_run.data.path, tmp_path / "d")), of_data
 
 
-def test_every_damage_to_every_file_is_named_or_without_influence(place: tuple[Path, Any]) -> None:
+def test_every_damage_to_every_file_is_named_or_without_influence(place):
     directory, answer = place
     expected, files, wrong = answer(directory), files_of(directory), []
     assert len(files) > 7
@@ -117,24 +115,20 @@ def test_every_damage_to_every_file_is_named_or_without_influence(place: tuple[P
 
 
 @pytest.mark.slow
-def test_random_bits_flipped_anywhere_are_named_or_without_influence(
-    place: tuple[Path, Any],
-) -> None:
+def test_random_bits_flipped_anywhere_are_named_or_without_influence(place):
     directory, answer = place
-    expected, files = answer(directory), files_of(directory)
-    draw, wrong, found = random.Random(1), [], 0
+    expected, files, wrong = answer(directory), files_of(directory), []
+    draw = random.Random(1)
     for _ in range(RANDOM):
         path = draw.choice(files)
         content = path.read_bytes()
         bit = draw.randrange(8 * len(content))
         with damaged(path, flipped(content, bit)):
             wrong.append(judge(path, f"bit {bit}", lambda: answer(directory), expected))
-            found += path.stat().st_size > 0
     assert not any(wrong), "\n".join(filter(None, wrong))
-    assert found == RANDOM
 
 
-def test_without_verifying_all_but_the_ids_is_compared(tiny_run: Any, tmp_path: Path) -> None:
+def test_without_verifying_all_but_the_ids_is_compared(tiny_run, tmp_path):
     data = Path(shutil.copytree(tiny_run.data.path, tmp_path / "d"))
     tokens = (data / "train.en.tokens").read_bytes()
     with damaged(data / "train.en.tokens", flipped(tokens, 1)):
@@ -147,9 +141,7 @@ def test_without_verifying_all_but_the_ids_is_compared(tiny_run: Any, tmp_path: 
 
 
 @pytest.mark.parametrize("open_", [checkpoint.load, DataDirectory.open])
-def test_a_directory_without_checksums_is_refused(
-    open_: Callable[[Path], object], tiny_run: Any, tmp_path: Path
-) -> None:
+def test_a_directory_without_checksums_is_refused(open_, tiny_run, tmp_path):
     of = tiny_run.newer if open_ is checkpoint.load else tiny_run.data.path
     copy = Path(shutil.copytree(of, tmp_path / "copy"))
     (copy / "SHA256SUMS").unlink()
@@ -161,7 +153,7 @@ def test_a_directory_without_checksums_is_refused(
 
 
 @pytest.fixture(scope="module")
-def short(tiny_run: Any) -> Recipe:
+def short(tiny_run):
     training = {
         "max_updates": 3,
         "batches": {"tokens_per_update": 400, "group_tokens": 400, "max_tokens": 400},
@@ -173,7 +165,7 @@ def short(tiny_run: Any) -> Recipe:
 
 
 @pytest.fixture(scope="module")
-def finished(short: Recipe, tiny_run: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished(short, tiny_run, tmp_path_factory):
     run = tmp_path_factory.mktemp("whole") / "run"
     more(short, tiny_run, run, 3)
     finish(short, data=tiny_run.data.path, run=run, device="cpu", final_scores=True)
@@ -186,9 +178,7 @@ def more(recipe: Recipe, tiny_run: Any, run: Path, updates: int) -> None:
     train(longer, data=tiny_run.data.path, out=run, device="cpu", threads=1, quiet=True)
 
 
-def test_damage_to_other_files_of_a_run_changes_no_training(
-    finished: Path, short: Recipe, tiny_run: Any, tmp_path: Path
-) -> None:
+def test_damage_to_other_files_of_a_run_changes_no_training(finished, short, tiny_run, tmp_path):
     beside = [path for path in files_of(finished) if "checkpoint_" not in str(path)]
     names = {path.relative_to(finished).as_posix() for path in beside}
     assert {"config.yaml", "scores.json", "train.jsonl", "text/vocabulary.tsv"} <= names
@@ -212,9 +202,7 @@ def test_damage_to_other_files_of_a_run_changes_no_training(
     assert not any(wrong), "\n".join(filter(None, wrong))
 
 
-def test_damaged_scores_are_computed_again(
-    finished: Path, short: Recipe, tiny_run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_scores_are_computed_again(finished, short, tiny_run, tmp_path, capsys):
     run = Path(shutil.copytree(finished, tmp_path / "run", symlinks=True))
     recipe = short.model_copy(
         update={"training": short.training.model_copy(update={"max_updates": 3})}
@@ -230,9 +218,7 @@ def test_damaged_scores_are_computed_again(
     assert capsys.readouterr().out.startswith("scores of checkpoint_")  # from the file
 
 
-def test_unreadable_records_are_deleted(
-    finished: Path, short: Recipe, tiny_run: Any, tmp_path: Path
-) -> None:
+def test_unreadable_records_are_deleted(finished, short, tiny_run, tmp_path):
     run = Path(shutil.copytree(finished, tmp_path / "run", symlinks=True))
     records = (run / "train.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     (run / "train.jsonl").write_text("".join(["{br\n", *records, '{"upda']), encoding="utf-8")

@@ -1,7 +1,5 @@
 """The documentation is correct: its links exist, its commands parse, its names exist."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
@@ -57,7 +55,7 @@ def problem_of_link(page: Path, target: str) -> str | None:
     return None if path.is_relative_to(ROOT) else "outside the repository"
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_lead_somewhere():
     broken = [
         f"{page}: {target}: {problem}"
         for page in PAGES
@@ -78,7 +76,7 @@ def failing(check: Callable[[Command], None], commands: Sequence[Command]) -> li
     return problems
 
 
-def test_commands_in_blocks_parse() -> None:
+def test_commands_in_blocks_parse():
     assert not failing(parse, [command for page in PAGES for command in commands_in_blocks(page)])
 
 
@@ -93,7 +91,7 @@ def parse(command: Command) -> None:
         loaded(recipe, tuple(context.params.get("overrides") or ()))
 
 
-def test_commands_in_lines_name_what_exists() -> None:
+def test_commands_in_lines_name_what_exists():
     shown = [command for page in PAGES for command in commands_in_lines(page)]
     assert not failing(names_what_exists, shown)
 
@@ -109,14 +107,14 @@ def names_what_exists(command: Command) -> None:
     assert not hasattr(parser, "commands") or options or not rest or rest[0].isupper()
 
 
-def test_the_version_is_the_same_everywhere() -> None:
+def test_the_version_is_the_same_everywhere():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["version"] == nmtdeep.__version__
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert re.search(rf"^## \[?{re.escape(nmtdeep.__version__)}\b", changes, re.M)
 
 
-def test_every_dependency_has_its_reason() -> None:
+def test_every_dependency_has_its_reason():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = chain(*project["optional-dependencies"].values())
     packages = {re.split(r"[<>=~! ]", line)[0] for line in [*project["dependencies"], *extras]}
@@ -124,7 +122,7 @@ def test_every_dependency_has_its_reason() -> None:
     assert packages <= set(re.findall(r"^\| `([\w.-]+)", text, re.M))
 
 
-def test_the_pages_have_one_order_and_one_grouping() -> None:
+def test_the_pages_have_one_order_and_one_grouping():
     """In index.md and in the navigation of the site; the index has their titles."""
     index = (ROOT / "docs/index.md").read_text(encoding="utf-8")
     site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]

@@ -1,7 +1,5 @@
 """The example package of docs/examples in an environment of its own, through every command."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -68,7 +66,7 @@ class Environment:
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+def environment(tmp_path_factory):
     made = Environment(tmp_path_factory.mktemp("extending"))
     shutil.copytree(EXAMPLE, made.folder / "example")
     offline = ("--no-deps", "--no-build-isolation", "--no-index", "--quiet")
@@ -81,12 +79,12 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     return made
 
 
-def test_its_tests_pass(environment: Environment) -> None:
+def test_its_tests_pass(environment):
     settings = ("-c", "example/pyproject.toml", "-p", "no:cacheprovider")
     assert " passed" in environment.run("-m", "pytest", *settings, "example/tests")
 
 
-def test_every_command_knows_it(environment: Environment) -> None:
+def test_every_command_knows_it(environment):
     wrong = "model.encoder.combination.shares=1"
     problem = environment.nmtdeep("recipes", "show", *RECIPE, wrong, code=2)
     assert "did you mean model.encoder.combination.share?" in problem
@@ -118,9 +116,7 @@ def test_every_command_knows_it(environment: Environment) -> None:
     assert read == [("2", "0"), ("2", "1"), ("3", "0"), ("3", "2"), ("top", "0"), ("top", "3")]
 
 
-def test_a_checkpoint_is_refused_by_name_where_the_package_is_missing(
-    environment: Environment,
-) -> None:
+def test_a_checkpoint_is_refused_by_name_where_the_package_is_missing(environment):
     environment.run("-m", "pip", "uninstall", "--yes", "--quiet", "nmtdeep-shortcut")
     for words in (("translate", "-m", "run"), ("inspect", "run"), ("grow", "run", "--layers", 6)):
         out = ("--out", "other") if words[0] == "grow" else ()

@@ -1,10 +1,7 @@
 """The examples of docs/extending.md: one module, all slots at once, and what the page says."""
 
-from __future__ import annotations
-
 import math
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +38,7 @@ SCALED = [f"model.{side}.combination=mine.scaled" for side in SIDES]
 
 
 @pytest.fixture(autouse=True)
-def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def mine(tmp_path, monkeypatch):
     yield from installed("mine", CODE, NAMES, tmp_path, monkeypatch)
 
 
@@ -52,9 +49,7 @@ def section(name: str, base: type) -> Any:
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("check", testing.CHECKS)
 @pytest.mark.parametrize("more", [GAINED, SCALED], ids=["residual", "combination"])
-def test_the_examples_keep_every_promise(
-    check: testing.Check, more: list[str], tmp_path: Path
-) -> None:
+def test_the_examples_keep_every_promise(check, more, tmp_path):
     if more is SCALED and check not in (
         testing.stepwise_equals_parallel,
         testing.grown_model_is_whole,
@@ -64,7 +59,7 @@ def test_the_examples_keep_every_promise(
     check([*ALL, *more], tmp_path)
 
 
-def test_matrices_are_orthogonal_by_block_and_follow_the_seed() -> None:
+def test_matrices_are_orthogonal_by_block_and_follow_the_seed():
     recipe = load_recipe("deep-small", [*testing.TINY, "model.initializer=mine.orthogonal"])
     models = []
     for seed in (1, 1, 2):
@@ -85,7 +80,7 @@ def test_matrices_are_orthogonal_by_block_and_follow_the_seed() -> None:
     )
 
 
-def test_an_embedding_table_may_be_drawn_too() -> None:
+def test_an_embedding_table_may_be_drawn_too():
     rules = section("mine.orthogonal", InitializerVariant).rules(None)
     assert rules.tables == "normal"
     recipe = load_recipe("deep-small", testing.TINY)
@@ -98,7 +93,7 @@ def test_an_embedding_table_may_be_drawn_too() -> None:
     assert float(table.detach().norm()) == pytest.approx(math.sqrt(16), rel=0.05)
 
 
-def test_a_schedule_without_an_end_stays_at_the_peak() -> None:
+def test_a_schedule_without_an_end_stays_at_the_peak():
     schedule = section("mine.cosine", ScheduleVariant).model_copy(update={"warmup_updates": 4})
     rates = [schedule.learning_rate(update, None, None) for update in (1, 2, 4, 100)]
     assert rates == [0.25e-3, 0.5e-3, 1e-3, 1e-3]
@@ -106,7 +101,7 @@ def test_a_schedule_without_an_end_stays_at_the_peak() -> None:
     assert rates == pytest.approx([1e-3, 0.5e-3, 0, 0])
 
 
-def test_all_examples_train_with_an_end_that_is_not_known(tmp_path: Path) -> None:
+def test_all_examples_train_with_an_end_that_is_not_known(tmp_path):
     unknown = ["training.max_updates=auto", "training.max_minutes=0.05"]
     recipe = load_recipe("deep-small", [*testing.TINY, *ALL, *COSINE, *SCALED, *unknown])
     testing.small_data(recipe, tmp_path)

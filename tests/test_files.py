@@ -1,21 +1,21 @@
-"""Files: what a message about a place that cannot be written to names."""
-
-from __future__ import annotations
+"""Files: what a message about a place that cannot be written to names; permissions."""
 
 import errno
 import os
 from pathlib import Path
 
 import pytest
+import torch
 
+from nmtdeep import checkpoint
+from nmtdeep.averaging import average
 from nmtdeep.errors import UserError
 from nmtdeep.files import replace_directory, replace_file
+from nmtdeep.tools.export import to_huggingface
 
 
 @pytest.mark.parametrize("replace", [replace_file, replace_directory])
-def test_a_place_that_is_read_only_is_named_by_the_user_s_name(
-    replace: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_place_that_is_read_only_is_named_by_the_user_s_name(replace, tmp_path, monkeypatch):
     def refuse(place: object, *args: object, **options: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(place))
 
@@ -26,3 +26,29 @@ def test_a_place_that_is_read_only_is_named_by_the_user_s_name(
     expected = f"{tmp_path / 'report.html'}: cannot be written (Read-only file system)"
     assert str(error.value).startswith(expected)
     assert ".partial" not in str(error.value)
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027, 0o077], ids="{:03o}".format)
+def test_files_of_weights_have_the_permissions_of_any_new_file(umask, tiny_run, tmp_path):
+    loaded = checkpoint.load(tiny_run.newer)
+    mean, card = tmp_path / "mean", tmp_path / "card"
+    card.mkdir()
+    before = os.umask(umask)
+    try:
+        (tmp_path / "plain").open("w").close()
+        checkpoint.save(
+            tmp_path / "trained",
+            tensors=checkpoint.weights(loaded.model),
+            optimizer={"moment": torch.zeros(3)},
+            state={},
+            recipe=loaded.recipe,
+            pipeline=loaded.pipeline,
+        )
+        average([tiny_run.older, tiny_run.newer], mean)
+        to_huggingface.write(card, loaded.model, loaded.recipe, loaded.pipeline)
+    finally:
+        os.umask(before)
+    expected = (tmp_path / "plain").stat().st_mode
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {path.name for path in written} >= {"model.safetensors", "optimizer.safetensors"}
+    assert {path: path.stat().st_mode for path in written} == dict.fromkeys(written, expected)

@@ -1,7 +1,5 @@
 """Rules for the code that a test can check: layers, and help that answers at once."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys
@@ -116,7 +114,7 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def test_a_module_imports_from_its_own_layer_or_below() -> None:
+def test_a_module_imports_from_its_own_layer_or_below():
     problems = []
     for name, path in MODULES.items():
         imported = list(imports(name, parsed(path)))
@@ -132,13 +130,13 @@ def test_a_module_imports_from_its_own_layer_or_below() -> None:
     assert not problems, "\n".join(problems)
 
 
-def test_only_commands_import_tools() -> None:
+def test_only_commands_import_tools():
     for name, path in MODULES.items():
         tools = any(within(target, "nmtdeep.tools") for target in imports(name, parsed(path)))
         assert not tools or within(name, "nmtdeep.cli") or within(name, "nmtdeep.tools"), name
 
 
-def test_no_circle_of_modules() -> None:
+def test_no_circle_of_modules():
     """Types aside, and what a function imports when it is called."""
     graph = {}
     for name, path in MODULES.items():
@@ -148,7 +146,7 @@ def test_no_circle_of_modules() -> None:
     TopologicalSorter(graph).prepare()
 
 
-def test_help_does_not_wait_for_torch() -> None:
+def test_help_does_not_wait_for_torch():
     code = (
         "import sys; from nmtdeep.cli.main import app\n"
         "for command in ([], ['train'], ['serve']):\n"

@@ -1,10 +1,6 @@
 """A package with a variant of every slot: it trains as the variants of this package do."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from installed import installed
@@ -111,11 +107,11 @@ OURS = [
 
 
 @pytest.fixture(autouse=True)
-def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def outside(tmp_path, monkeypatch):
     yield from installed("outside", CODE, NAMES, tmp_path / "site", monkeypatch)
 
 
-def test_a_model_of_variants_from_outside_trains_and_grows_as_ours_does(tmp_path: Path) -> None:
+def test_a_model_of_variants_from_outside_trains_and_grows_as_ours_does(tmp_path):
     testing.small_data(load_recipe("deep-small", testing.TINY), tmp_path)
     trained = {}
     for name, overrides in (("outside", OUTSIDE), ("ours", OURS)):
@@ -127,14 +123,9 @@ def test_a_model_of_variants_from_outside_trains_and_grows_as_ours_does(tmp_path
 
 
 @pytest.mark.parametrize("override", OUTSIDE[:9])
-def test_no_variant_is_exported_as_if_it_was_ours(override: str) -> None:
+def test_no_variant_is_exported_as_if_it_was_ours(override):
     model = load_recipe("deep-small", [override]).model
     for unsupported in (to_ctranslate2.unsupported, to_huggingface.unsupported):
         assert any(
             "is a variant of another package (outside 1)" in p.what for p in unsupported(model)
         )
-
-
-@pytest.mark.parametrize("check", [testing.grown_model_is_whole, testing.training_resumes_exactly])
-def test_promises_hold_for_all_slots_at_once(check: testing.Check, tmp_path: Path) -> None:
-    check(OUTSIDE, tmp_path)

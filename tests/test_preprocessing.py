@@ -1,18 +1,18 @@
 """From files to a data directory: every pair is counted, bad input is named and leaves nothing."""
 
-import io
+import random
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.text import Clean
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DataError, UserError
+from nmtdeep.preprocessing.counting import WORDS as WORDS_COUNTED
+from nmtdeep.preprocessing.counting import Tally
 from nmtdeep.preprocessing.preprocess import Preprocessing
-from nmtdeep.preprocessing.progress import ProgressBar
 from nmtdeep.preprocessing.transforms import reason_to_drop
 
 ENGLISH = ["A cat.", "Two cats & dogs, hm?", "The newest | [house].", "It's </s> <pad>."]
@@ -37,7 +37,7 @@ def run(tmp_path: Path, *, out: str = "data", **settings):
 
 
 @pytest.fixture
-def files(tmp_path) -> Path:
+def files(tmp_path):
     write(tmp_path / "train", ENGLISH * 5, GERMAN * 5)
     write(tmp_path / "dev", ["A dog.", "", "x " * 400], ["Ein Hund.", "", "y"])
     return tmp_path
@@ -100,47 +100,6 @@ def test_evaluation_splits_keep_every_line(files):
     }
 
 
-def test_ids_on_disk_are_those_of_the_pipeline(files):
-    run(files, vocabulary={"sharing": "separate"})
-    data = DataDirectory.open(files / "data")
-    corpus, pipeline = data.corpus("train"), data.pipeline
-    assert [ids.tolist() for ids in (corpus.source[index] for index in range(4))] == [
-        pipeline.source.encode(line) for line in ENGLISH
-    ]
-    assert corpus.target[3].tolist() == pipeline.target.encode(GERMAN[3])
-
-
-def test_counts_are_those_of_the_files(files):
-    report = run(files)
-    data = DataDirectory.open(files / "data")
-    counts = Counter(data.corpus("train").source.tokens.tolist())
-    vocabulary = data.pipeline.source.vocabulary
-    train = report.splits["train"]
-    assert sum(counts.values()) == train.tokens[0] + train.kept
-    assert counts[1] == train.kept
-    both = counts + Counter(data.corpus("train").target.tokens.tolist())
-    assert (
-        dict(zip(vocabulary.tokens, vocabulary.counts, strict=True)).items()
-        >= {vocabulary.tokens[id]: count for id, count in both.items() if id > 2}.items()
-    )
-
-
-def test_words_that_were_not_counted_are_reported(files, monkeypatch):
-    whole = run(files, out="whole")
-    assert "not counted" not in shown(whole)
-    monkeypatch.setattr("nmtdeep.preprocessing.counting.WORDS", 8)
-    report = run(files)
-    assert report.splits["train"].words == whole.splits["train"].words
-    assert report.splits["train"].forgotten[0] > 0
-    assert "en rare*" in shown(report)
-
-
-def shown(report):
-    console = Console(width=200, record=True, file=io.StringIO())
-    report.show(console)
-    return console.export_text()
-
-
 def test_workers_and_chunks_change_nothing(files, monkeypatch):
     write(files / "train", ENGLISH * 50 + ["", "é ü"], GERMAN * 50 + ["x", "ß"])
     bpe = {"type": "joint", "merges": 40, "vocabulary_threshold": 3}
@@ -152,15 +111,6 @@ def test_workers_and_chunks_change_nothing(files, monkeypatch):
 
 def sums(directory):
     return (directory / "SHA256SUMS").read_text().splitlines()
-
-
-def test_text_that_is_split_already(files):
-    write(files / "train", ["a @-@ b &amp; c@@ d"], ["e ; f"])
-    run(files, input="bpe", bpe="none")
-    data = DataDirectory.open(files / "data")
-    vocabulary = data.pipeline.source.vocabulary
-    ids = data.corpus("train").source[0]
-    assert vocabulary.words(ids.tolist()) == ["a", "@-@", "b", "&amp;", "c@@", "d"]
 
 
 def test_dropout_adds_its_subwords_to_the_vocabulary(files):
@@ -200,29 +150,6 @@ def test_files_of_the_user_are_never_touched(files):
     assert (files / "left/data.json").is_file()
 
 
-def test_an_interrupted_run_leaves_nothing(files):
-    class Interrupted(ProgressBar):
-        def step(self, name, total, **unit):
-            if name == "learn BPE":
-                raise KeyboardInterrupt
-            return super().step(name, total, **unit)
-
-    with pytest.raises(KeyboardInterrupt):
-        run(files, progress=Interrupted("none"))
-    assert not (files / "data").exists()
-    assert not (files / ".data.partial").exists()
-    (files / ".data.partial").mkdir()  # as a killed run leaves it
-    (files / ".data.partial/train.en.tokens").write_bytes(b"half")
-    run(files)
-    assert not (files / ".data.partial").exists()
-    DataDirectory.open(files / "data")
-
-
-def test_plain_progress_off_a_terminal(files, capsys):
-    run(files, bpe="none", progress=ProgressBar(between=0.0))
-    assert "tokenize train: 20/20 (100 %), eta 0:00:00" in capsys.readouterr().err
-
-
 def test_lines_that_cannot_be_read_are_dropped_from_train_and_counted(files):
     with (files / "train.de").open("ab") as german, (files / "train.en").open("ab") as english:
         german.write(b"gr\xfcn\n" + b"x" * (1 << 20) + b"y\nlang\n")
@@ -243,3 +170,36 @@ def test_lines_that_cannot_be_read_are_errors_elsewhere(files):
     (files / "dev.de").write_bytes(b"Ein Hund.\n\ngr\xfcn\n")
     with pytest.raises(DataError, match=r"dev\.de:3: "):
         run(files, clean={"encoding": "drop"})
+
+
+TEXT = "to be or not to be that is the question whether tis nobler in the mind to suffer"
+WORDS = TEXT.split()
+
+
+def tallied(words: list[str], capacity: int = WORDS_COUNTED) -> Tally:
+    tally, size = Tally(capacity), 3
+    for first in range(0, len(words), size):
+        tally.add(Counter(words[first : first + size]))
+        assert len(tally.counts) <= capacity
+    return tally
+
+
+def test_counts_are_exact_up_to_the_capacity():
+    tally = tallied(WORDS)
+    assert tally.counts == Counter(WORDS)
+    assert tally.forgotten == 0
+
+
+def test_the_rarest_words_are_forgotten_and_counted_as_forgotten():
+    tally = Tally(6)
+    tally.add(Counter({"a": 5, "b": 4, "c": 3, "d": 2, "e": 1, "f": 1}))
+    assert tally.forgotten == 0
+    # The seventh word leaves the three most frequent; "d" is not among them.
+    tally.add(Counter({"g": 2, "c": 1}))
+    assert tally.counts == {"a": 5, "b": 4, "c": 4}
+    assert tally.forgotten == 6
+    tally.add(Counter({"d": 1}))
+    assert tally.counts["d"] == 1
+    assert tally.forgotten == 6
+    many = tallied([f"w{random.Random(3).randrange(40) + place % 7}" for place in range(300)], 6)
+    assert many.forgotten == 300 - many.counts.total()

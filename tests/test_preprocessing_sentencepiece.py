@@ -38,7 +38,7 @@ NONE = {"sharing": "none"}
 
 
 @pytest.fixture
-def folder(tmp_path) -> Path:
+def folder(tmp_path):
     for name, times in (("train", 3), ("dev", 1)):
         for language, lines in (("ja", JAPANESE), ("km", KHMER)):
             text = "".join(f"{line}\n" for line in lines * times)

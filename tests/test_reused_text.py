@@ -1,9 +1,6 @@
 """A corpus preprocessed with a text pipeline that exists: the same ids, and how well it fits."""
 
-from __future__ import annotations
-
 import io
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +9,11 @@ import sentencepiece
 from rich.console import Console
 
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.config.text import SentencePiece
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import UserError
 from nmtdeep.preprocessing.preprocess import Preprocessing
 from nmtdeep.preprocessing.reuse import ReusedText
-from nmtdeep.preprocessing.summary import PreprocessingReport, report_of
-from nmtdeep.text.sentencepiece import learn
+from nmtdeep.preprocessing.summary import PreprocessingReport
 from nmtdeep.text.vocabulary import UNK
 
 # Letters that the tiny run has never seen, a pair that cleaning drops, and ordinary words.
@@ -31,7 +26,7 @@ OTHER = {"text": {"lowercase": True, "bpe": {"type": "joint", "merges": 5}}}
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> dict[str, Path]:
+def corpus(tmp_path):
     for split, pairs in (("train", PAIRS), ("valid", PAIRS[:1])):
         for place, language in enumerate(("en", "de")):
             text = "".join(f"{pair[place]}\n" for pair in pairs)
@@ -98,16 +93,6 @@ def test_a_sentencepiece_model_of_another_program_is_used(corpus, tmp_path):
     assert list(cells) == ["train", "valid"] and "no report" not in text
 
 
-def test_a_model_replaces_the_tokenizer_of_words(tmp_path):
-    config = SentencePiece(size=40, byte_fallback=False)
-    learned = learn([line for pair in PAIRS for line in pair], config, normalize=False)
-    (tmp_path / "learned.model").write_bytes(learned.content)
-    own = Recipe.model_validate({"text": {"chinese": "jieba"}})
-    adopted, changes = ReusedText.of(tmp_path / "learned.model").adopt(own)
-    assert adopted.text.tokenizer.type == "sentencepiece" and adopted.text.chinese == "moses"
-    assert "text.chinese: jieba -> moses" in changes
-
-
 def rows(reused: ReusedText, report: PreprocessingReport) -> tuple[dict[str, list[str]], str]:
     console = Console(width=200, file=io.StringIO())
     console.print(reused.compared(report))
@@ -139,17 +124,6 @@ def test_the_report_compares_both_corpora(tiny_run, corpus):
     assert "has no report" not in text
 
 
-def test_a_report_of_an_earlier_version_has_dashes(tiny_run, corpus):
-    path = tiny_run.data.path
-    report = reused(path, corpus)[1]
-    old = json.loads(json.dumps(report.to_json()))
-    for split in old["splits"].values():
-        del split["kept_words"]
-    before = report_of(path, {"report": old, "training": ["train"]})
-    earlier = ReusedText(path, tiny_run.pipeline, before)
-    assert rows(earlier, report)[0][f"train of {path}"][1::2] == ["-", "-"]
-
-
 def test_a_model_that_does_not_go_with_the_text_is_refused(tiny_run, tmp_path, make_data):
     separate = Recipe.model_validate(
         {
@@ -160,14 +134,6 @@ def test_a_model_that_does_not_go_with_the_text_is_refused(tiny_run, tmp_path, m
     data = make_data(tmp_path, separate, PAIRS[:1], PAIRS[:1])
     with pytest.raises(UserError, match="all needs one vocabulary for both languages"):
         ReusedText.of(data.path).adopt(Recipe())
-
-
-def test_a_damaged_vocabulary_is_refused(tiny_run, corpus):
-    data, _ = reused(tiny_run.data.path, corpus)
-    vocabulary = data.path / "text" / "vocabulary.tsv"
-    vocabulary.write_text(vocabulary.read_text().replace("\t1\n", "\t2\n", 1))
-    with pytest.raises(UserError, match=r"vocabulary.tsv: damaged or changed"):
-        ReusedText.of(data.path)
 
 
 def test_what_has_no_text_is_refused(tmp_path):

@@ -1,7 +1,5 @@
 """Installed and shipped files: locks, dependencies, wheel and source archive."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess
@@ -52,7 +50,7 @@ def pins(path: Path) -> set[str]:
     return {f"{normal(name)}=={version}" for name, version in pinned}
 
 
-def test_the_locks_are_the_constraints_and_what_torch_needs_for_cuda() -> None:
+def test_the_locks_are_the_constraints_and_what_torch_needs_for_cuda():
     locked = set().union(*map(pins, LOCKS.glob("*.txt")))
     builds = {pin for pin in locked if pin.startswith("torch==")}
     constraints = pins(ROOT / "constraints.txt")
@@ -62,7 +60,7 @@ def test_the_locks_are_the_constraints_and_what_torch_needs_for_cuda() -> None:
     assert {pin.partition("+")[0] for pin in builds} <= constraints
 
 
-def test_the_locks_hold_every_requirement() -> None:
+def test_the_locks_hold_every_requirement():
     needed = names([*PROJECT["dependencies"], *EXTRAS["development"]])
     for torch in ("torch.txt", "torch-cpu.txt"):
         locks = (LOCKS / "build.txt", LOCKS / "development.txt", LOCKS / torch)
@@ -75,7 +73,7 @@ def test_the_locks_hold_every_requirement() -> None:
     assert names(optional) <= names(EXTRAS["development"])
 
 
-def test_the_package_imports_what_it_declares_and_nothing_else() -> None:
+def test_the_package_imports_what_it_declares_and_nothing_else():
     imported = set()
     for path in (ROOT / "nmtdeep").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -96,7 +94,7 @@ def test_the_package_imports_what_it_declares_and_nothing_else() -> None:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def built(tmp_path_factory):
     """The source archive and the wheel, as hatchling builds them from this checkout."""
     out = tmp_path_factory.mktemp("dist")
     return build(ROOT, out, "sdist", "*.tar.gz"), build(ROOT, out, "wheel", "*.whl")
@@ -119,7 +117,7 @@ def files(folder: str, below: str) -> set[str]:
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_the_package_the_recipes_and_the_licenses(built) -> None:
+def test_the_wheel_holds_the_package_the_recipes_and_the_licenses(built):
     about = f"nmtdeep-{PROJECT['version']}.dist-info"
     described = {"METADATA", "WHEEL", "RECORD", "entry_points.txt"}
     licenses = {f"licenses/{name}" for name in PROJECT["license-files"]}
@@ -134,7 +132,7 @@ def test_the_wheel_holds_the_package_the_recipes_and_the_licenses(built) -> None
 
 
 @pytest.mark.slow
-def test_the_source_archive_holds_the_sources_and_builds_the_same_wheel(built, tmp_path) -> None:
+def test_the_source_archive_holds_the_sources_and_builds_the_same_wheel(built, tmp_path):
     top = f"nmtdeep-{PROJECT['version']}"
     beside = {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "PKG-INFO", ".gitignore"}
     with tarfile.open(built[0]) as archive:

@@ -1,7 +1,5 @@
 """A number of a table is whole, and its row has its name, on a screen of any width."""
 
-from __future__ import annotations
-
 import io
 import re
 
@@ -26,7 +24,7 @@ def numbers(text: str) -> list[str]:
     return re.findall(r"[\d,]*\d", text)
 
 
-def test_numbers_are_whole_and_rows_have_names() -> None:
+def test_numbers_are_whole_and_rows_have_names():
     for width in range(18, 120):
         numbers_are_whole_and_rows_have_names(width)
 
@@ -44,12 +42,12 @@ def numbers_are_whole_and_rows_have_names(width: int) -> None:
     assert " ".join(screen.split()).count("dropped") == 1
 
 
-def test_narrow_lines_name_row_and_column() -> None:
+def test_narrow_lines_name_row_and_column():
     screen = shown(tables.table(("split", "read", "kept"), [("train", "3,368", "7")]), 12)
     assert screen.splitlines() == ["train  read ", "3,368", "train  kept ", "7"]
 
 
-def test_a_pipe_gets_plain_lines_of_any_length() -> None:
+def test_a_pipe_gets_plain_lines_of_any_length():
     note = "a note that is much longer than the table above it, and is not wrapped"
     screen = shown(tables.table(("split", "pairs"), [*REASONS[0:0], ("train", "9")], note=note), 20,
                    terminal=False)  # fmt: skip

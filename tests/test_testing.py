@@ -1,10 +1,5 @@
 """The checks for packages: each finds a variant that breaks its promise, and passes a whole one."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from installed import installed
 
@@ -143,7 +138,7 @@ BROKEN = {
 
 
 @pytest.fixture(autouse=True)
-def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def broken(tmp_path, monkeypatch):
     yield from installed("broken", CODE, NAMES, tmp_path / "site", monkeypatch)
 
 
@@ -154,14 +149,18 @@ def overrides(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("check", testing.CHECKS)
-def test_a_check_finds_what_it_is_for(check: testing.Check, tmp_path: Path) -> None:
+def test_a_check_finds_what_it_is_for(check, tmp_path):
     name, message = BROKEN[check]
     with pytest.raises((AssertionError, UserError), match=message):
         check(overrides(name), tmp_path)
 
 
-@pytest.mark.parametrize("check", testing.CHECKS)
-def test_a_check_passes_what_keeps_its_promise(check: testing.Check, tmp_path: Path) -> None:
+# That training_resumes_exactly passes is seen in test_extending_page.py.
+QUICK = [check for check in testing.CHECKS if check is not testing.training_resumes_exactly]
+
+
+@pytest.mark.parametrize("check", QUICK)
+def test_a_check_passes_what_keeps_its_promise(check, tmp_path):
     check(overrides("whole"), tmp_path)
 
 
@@ -174,18 +173,14 @@ def test_a_check_passes_what_keeps_its_promise(check: testing.Check, tmp_path: P
         ("bridging", "bridge has inherited nothing"),
     ],
 )
-def test_what_forgets_its_weights_when_it_grows_is_found(
-    name: str, message: str, tmp_path: Path
-) -> None:
+def test_what_forgets_its_weights_when_it_grows_is_found(name, message, tmp_path):
     changed = ["model.bridge=broken.bridging"] if name == "bridging" else overrides(name)
     with pytest.raises(AssertionError, match=message):
         testing.grown_model_is_whole(changed, tmp_path)
 
 
-@pytest.mark.parametrize(
-    "strategy", ["copy_top_group", "copy_top_layer", "interpolate", "stack_all"]
-)
-def test_what_keeps_its_weights_passes_with_every_strategy(strategy: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("strategy", ["copy_top_group", "interpolate"])
+def test_what_keeps_its_weights_passes_with_every_strategy(strategy, tmp_path):
     grown = f"training.growth.strategy={strategy}"
     residuals = [f"model.{side}.residual=broken.residue" for side in ("encoder", "decoder")]
     for changed in (overrides("keeping"), residuals, ["model.bridge=transparent"]):

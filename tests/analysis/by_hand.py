@@ -1,7 +1,5 @@
 """The model written out block by block, and the loss, for autograd.grad."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import torch

@@ -1,15 +1,9 @@
 """Two small batches with padding, and a probe of a tiny model."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 from nmtdeep.analysis.probe import Probe
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.batch import Batch
 
 PAIRS = (
     ([[5, 6, 7, 8, 1], [9, 1]], [[4, 5, 1], [6, 7, 8, 9, 1]]),
@@ -18,14 +12,12 @@ PAIRS = (
 
 
 @pytest.fixture
-def batches(make_batch: Callable[..., Batch]) -> list[Batch]:
+def batches(make_batch):
     return [make_batch(*pairs) for pairs in PAIRS]
 
 
 @pytest.fixture
-def make_probe(
-    tiny_model: Callable[..., Any], tiny_config: Callable[..., Any], batches: list[Batch]
-) -> Callable[..., Probe]:
+def make_probe(tiny_model, tiny_config, batches):
     """A probe of a tiny model, float64, random norms and biases, no dropout."""
 
     def make(**choices: object) -> Probe:

@@ -1,8 +1,5 @@
 """Attention maps: applied to the values, they equal the output of the layer."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,9 +16,7 @@ RELATIVE = {"type": "relative", "clip": 2}
 @pytest.mark.parametrize("positions", ["sinusoidal", RELATIVE], ids=["sinusoidal", "relative"])
 @pytest.mark.parametrize("of", ["encoder", "decoder", "cross"])
 @torch.inference_mode()
-def test_the_values_weighted_by_a_map_are_the_output_of_the_layer(
-    of: Any, positions: object, tiny_model: Callable[..., Any]
-) -> None:
+def test_the_values_weighted_by_a_map_are_the_output_of_the_layer(of, positions, tiny_model):
     model = tiny_model(positions=positions)
     layer = list(model.encoder if of == "encoder" else model.decoder)[1]
     attention = list(layer)[1 if of == "cross" else 0].sublayer
@@ -42,9 +37,7 @@ def test_the_values_weighted_by_a_map_are_the_output_of_the_layer(
 
 
 @pytest.mark.parametrize("average", ["average", "self_attention"])
-def test_merged_attention_shows_its_cross_attention(
-    tiny_model: Callable[..., Any], average: str
-) -> None:
+def test_merged_attention_shows_its_cross_attention(tiny_model, average):
     merged = {"type": "merged_attention"}
     if average != "average":
         merged["average"] = average

@@ -1,9 +1,6 @@
 """Learned weights: those of the parameters, number by number; the paper's mask."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,7 +14,7 @@ def numbers(weights: list[Any], where: str) -> dict[tuple[str, int], float]:
     return {(row.reader, row.entry): row.weight for row in weights if row.where == where}
 
 
-def test_dlcl_weights_are_the_lower_triangle(tiny_model: Callable[..., Any]) -> None:
+def test_dlcl_weights_are_the_lower_triangle(tiny_model):
     model = tiny_model(combinations=(DLCL, "residual"), depth=3)
     weights = combination_weights(model)
     square = model.encoder.combination.weight[:, :, 0].tolist()
@@ -29,7 +26,7 @@ def test_dlcl_weights_are_the_lower_triangle(tiny_model: Callable[..., Any]) -> 
     assert not numbers(weights, "decoder")
 
 
-def test_weights_after_a_softmax_over_a_window_are_shown(tiny_model: Callable[..., Any]) -> None:
+def test_weights_after_a_softmax_over_a_window_are_shown(tiny_model):
     sharp = DLCL | {"softmax": True, "window": 2, "weights": "scalar_n", "groups": 2}
     model = tiny_model(combinations=("residual", sharp), depth=3)
     weights = [row for row in combination_weights(model) if row.reader == "3"]
@@ -44,7 +41,7 @@ def test_weights_after_a_softmax_over_a_window_are_shown(tiny_model: Callable[..
         assert row.deviation == pytest.approx(abs(share[0] - share[1]) / 2)
 
 
-def test_sparse_blocks_are_read_at_boundaries(tiny_model: Callable[..., Any]) -> None:
+def test_sparse_blocks_are_read_at_boundaries(tiny_model):
     blocks = {"type": "sparse_blocks", "blocks": [0, 1, 3]}
     model = tiny_model(combinations=(blocks, "residual"), depth=3)
     square = model.encoder.combination.weight[:, :, 0].tolist()
@@ -58,7 +55,7 @@ def test_sparse_blocks_are_read_at_boundaries(tiny_model: Callable[..., Any]) ->
     }
 
 
-def test_denseformer_is_read_after_periods(tiny_model: Callable[..., Any]) -> None:
+def test_denseformer_is_read_after_periods(tiny_model):
     sparse = {"type": "denseformer", "dilation": 2, "period": 2}
     model = tiny_model(combinations=(sparse, "attention_residuals"), depth=5)
     square = model.encoder.combination.weight[:, :, 0].tolist()
@@ -72,9 +69,7 @@ def test_denseformer_is_read_after_periods(tiny_model: Callable[..., Any]) -> No
     assert not numbers(combination_weights(model), "decoder")
 
 
-def test_transparent_attention_has_a_row_for_each_decoder_layer(
-    tiny_model: Callable[..., Any],
-) -> None:
+def test_transparent_attention_has_a_row_for_each_decoder_layer(tiny_model):
     model = tiny_model(bridge="transparent")
     weights = numbers(combination_weights(model), "bridge")
     for layer, row in enumerate(model.bridge.weight.tolist(), start=1):
@@ -92,5 +87,5 @@ def test_transparent_attention_has_a_row_for_each_decoder_layer(
         (0.12, [0.12, -2.3], False),
     ],
 )
-def test_the_mask_is_that_of_the_paper(weight: float, row: list[float], masked: bool) -> None:
+def test_the_mask_is_that_of_the_paper(weight, row, masked):
     assert is_masked(weight, row) is masked

@@ -1,9 +1,6 @@
 """Gradient norms of layers: equal to autograd.grad of the loss written out; their curves."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,9 +8,9 @@ import torch
 from matplotlib.figure import Figure
 
 from analysis.by_hand import write_out
-from nmtdeep.analysis.gradients import Of, layer_gradients, measure
+from nmtdeep.analysis.gradients import layer_gradients, measure
 from nmtdeep.analysis.measurement import Measurement
-from nmtdeep.analysis.probe import Probe, ProbeText
+from nmtdeep.analysis.probe import ProbeText
 from nmtdeep.config.render import dump
 
 Curve = tuple[str, list[float], list[float]]
@@ -24,7 +21,7 @@ def sample(run: Any) -> ProbeText:
 
 
 @pytest.mark.parametrize("of", ["parameters", "output"])
-def test_norms_equal_those_of_autograd(make_probe: Callable[..., Probe], of: Of) -> None:
+def test_norms_equal_those_of_autograd(make_probe, of):
     probe = make_probe(encoder="post_norm", decoder="post_norm")
     tokens = sum(batch.target_tokens for batch in probe.batches)
     runs = [
@@ -51,9 +48,7 @@ def test_norms_equal_those_of_autograd(make_probe: Callable[..., Probe], of: Of)
 
 
 @pytest.mark.parametrize(("most", "updates"), [(1, [0, 20]), (2, [0, 15, 20]), (None, [0, 15, 20])])
-def test_a_run_is_measured_at_its_start_and_at_its_checkpoints(
-    tiny_run, most: int | None, updates: list[int]
-) -> None:
+def test_a_run_is_measured_at_its_start_and_at_its_checkpoints(tiny_run, most, updates):
     config = tiny_run.path / "config.yaml"
     config.write_text(dump(tiny_run.recipe), encoding="utf-8")
     try:
@@ -69,15 +64,6 @@ def test_a_run_is_measured_at_its_start_and_at_its_checkpoints(
             assert [row for row in rows if row.update == update] == alone
 
 
-def test_a_sharded_recipe_is_measured_in_one_process(tiny_run) -> None:
-    training = tiny_run.recipe.training.model_copy(update={"sharding": "full"})
-    sharded = tiny_run.recipe.model_copy(update={"training": training})
-    rows = [
-        measure([("r", recipe)], sample(tiny_run)).rows for recipe in (sharded, tiny_run.recipe)
-    ]
-    assert rows[0] == rows[1]
-
-
 def curves(measurement: Measurement) -> list[list[Curve]]:
     """Label, x and y of every curve of the two panels."""
     figure = Figure()
@@ -88,7 +74,7 @@ def curves(measurement: Measurement) -> list[list[Curve]]:
     ]
 
 
-def test_over_updates_first_and_top_layers_are_drawn(tiny_run) -> None:
+def test_over_updates_first_and_top_layers_are_drawn(tiny_run):
     subjects = [("run", tiny_run.older), ("run", tiny_run.newer)]
     measurement = measure(subjects, sample(tiny_run))
     encoder = [row for row in measurement.rows if row.side == "encoder"]

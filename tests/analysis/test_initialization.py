@@ -1,9 +1,6 @@
 """Var(r), the betas and w/sigma: equal to a slow loop over positions and to autograd.grad."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,7 +11,7 @@ from analysis.by_hand import Step, write_out
 from nmtdeep.analysis.initialization import FIGURES, Block, means, residual_blocks
 from nmtdeep.analysis.probe import Probe, sentences
 from nmtdeep.data.batch import Batch
-from nmtdeep.data.corpus import MonolingualCorpus, ParallelCorpus
+from nmtdeep.data.corpus import ParallelCorpus
 from nmtdeep.errors import UserError
 
 Figures = dict[str, float | None]
@@ -92,7 +89,7 @@ def assert_equal(block: Block, figures: Figures) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_figures_equal_those_of_a_plain_loop(make_probe: Callable[..., Probe], kind: str) -> None:
+def test_figures_equal_those_of_a_plain_loop(make_probe, kind):
     probe = make_probe(encoder=kind, decoder=kind)
     blocks = residual_blocks(probe)
     expected_figures = by_hand(kind, probe)
@@ -103,16 +100,14 @@ def test_figures_equal_those_of_a_plain_loop(make_probe: Callable[..., Probe], k
     assert (expected_figures[0]["w_over_sigma"] is None) == (kind == "no_norm")
 
 
-def test_dropout_is_on_and_the_same_every_time(
-    make_probe: Callable[..., Probe],
-) -> None:
+def test_dropout_is_on_and_the_same_every_time(make_probe):
     noisy = make_probe(dropout=0.3)
     first = residual_blocks(noisy)
     assert first == residual_blocks(noisy)
     assert first != residual_blocks(make_probe())
 
 
-def test_the_average_is_over_the_layers_that_have_the_figure() -> None:
+def test_the_average_is_over_the_layers_that_have_the_figure():
     def block(layer: int, value: float, beta_ln: float | None) -> Block:
         return Block("encoder", layer, "feed_forward", value, beta_ln, value, value, None)
 
@@ -121,9 +116,7 @@ def test_the_average_is_over_the_layers_that_have_the_figure() -> None:
     ]
 
 
-def test_sentences_are_as_many_as_the_tokens_need(
-    make_corpus: Callable[[list[list[int]]], MonolingualCorpus],
-) -> None:
+def test_sentences_are_as_many_as_the_tokens_need(make_corpus):
     side = make_corpus([[number + 2] * (number % 7) + [1] for number in range(200)])
     pairs = ParallelCorpus(side, side)
 

@@ -1,15 +1,14 @@
-"""Curves of trainings: points of hand-written records, places in between, broken lines."""
-
-from __future__ import annotations
+"""Curves of trainings and scores by length: hand-written records, sacreBLEU."""
 
 import json
-from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
+from sacrebleu import corpus_bleu
 
+from nmtdeep.analysis import lengths
 from nmtdeep.analysis.records import Point, measure, read_records
-from nmtdeep.errors import UserError
+from nmtdeep.scoring.texts import NamedText
 
 
 def train(update: int, tokens: int, seconds: float, nll: float | None) -> str:
@@ -18,7 +17,7 @@ def train(update: int, tokens: int, seconds: float, nll: float | None) -> str:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def run(tmp_path):
     lines = [
         train(10, 1_000, 36, 5.0),
         json.dumps({"kind": "validation", "update": 15, "valid_nll": 4.5, "seconds": 7}),
@@ -33,7 +32,7 @@ def run(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_validation_is_placed_between_the_log_lines_around_it(run: Path) -> None:
+def test_a_validation_is_placed_between_the_log_lines_around_it(run):
     assert read_records("r", run).points == [
         Point("r", "nll", 10, 1_000, 0.01, 5.0),
         Point("r", "valid_nll", 15, 2_000, 0.02, 4.5),
@@ -43,23 +42,15 @@ def test_a_validation_is_placed_between_the_log_lines_around_it(run: Path) -> No
 
 @pytest.mark.parametrize(
     ("over", "places"),
-    [("updates", [10, 20]), ("tokens", [1_000, 3_000]), ("hours", [0.01, 0.03])],
+    [("tokens", [1_000, 3_000]), ("hours", [0.01, 0.03])],
 )
-def test_the_x_axis_counts_updates_tokens_or_hours(run: Path, over, places: list[float]) -> None:
+def test_the_x_axis_counts_updates_tokens_or_hours(run, over, places):
     figure = Figure()
     measure({"r": run}, ["nll", "valid_bleu"], over).draw(figure)
     (axes,) = figure.axes  # BLEU was not measured
     (curve,) = axes.lines
     assert curve.get_xdata() == pytest.approx(places)
     assert list(curve.get_ydata()) == [5.0, 4.0]
-
-
-@pytest.mark.parametrize("content", [None, "", '{"kind": "validation", "update": 3}'])
-def test_a_directory_without_records_is_an_error(tmp_path: Path, content: str | None) -> None:
-    if content is not None:
-        (tmp_path / "train.jsonl").write_text(content)
-    with pytest.raises(UserError, match=r"train\.jsonl.*pass the directory of a run"):
-        read_records("r", tmp_path)
 
 
 def validation(bleu: float, tokenize: str, beam: int) -> str:
@@ -73,12 +64,9 @@ def validation(bleu: float, tokenize: str, beam: int) -> str:
     [
         (("13a", 1), {"validation BLEU": 2}),
         (("intl", 1), {"validation BLEU (tok:13a)": 1, "validation BLEU (tok:intl)": 1}),
-        (("13a", 4), {"validation BLEU (beam:1)": 1, "validation BLEU (beam:4)": 1}),
     ],
 )
-def test_scores_of_different_signatures_are_apart(
-    tmp_path: Path, other: tuple[str, int], panels: dict[str, int]
-) -> None:
+def test_scores_of_different_signatures_are_apart(tmp_path, other, panels):
     runs = {"a": ("13a", 1), "b": other}
     for name, settings in runs.items():
         (tmp_path / name).mkdir()
@@ -95,3 +83,30 @@ def test_scores_of_different_signatures_are_apart(
     cells = [row["BLEU"] for row in measurement.summary]
     assert (cells[0] == cells[1] == "20.00 at 10") == (len(panels) == 1)
     assert {row.figure for row in measurement.rows} == {"nll", "valid_nll", "valid_bleu"}
+
+
+SOURCE = ["a short line", "one two three four five six seven eight nine ten eleven", "short again"]
+REFERENCE = ["the cat sat on the mat today", "it was raining all day long in town", "we went home"]
+FIRST = ["the cat sat on a mat today", "it was raining all day long in towns", "they went home"]
+
+
+def test_each_bucket_is_a_corpus_of_its_own():
+    systems = {"one": FIRST, "two": REFERENCE}
+    measurement = lengths.measure(
+        NamedText("s", SOURCE), NamedText("r", REFERENCE), systems, "bleu"
+    )
+    short = corpus_bleu([FIRST[0], FIRST[2]], [[REFERENCE[0], REFERENCE[2]]], force=True).score
+    long = corpus_bleu([FIRST[1]], [[REFERENCE[1]]], force=True).score
+    assert [(row.system, row.words, row.sentences) for row in measurement.rows] == [
+        ("one", "1-10", 2), ("one", "11-20", 1), ("two", "1-10", 2), ("two", "11-20", 1),
+    ]  # fmt: skip
+    assert [row.score for row in measurement.rows] == pytest.approx([short, long, 100, 100])
+    assert "tok:13a" in measurement.signature
+
+
+def test_the_boundaries_of_buckets():
+    lines = NamedText("s", [" ".join(["w"] * words) for words in (0, 1, 10, 11, 20, 21, 95)])
+    rows = lengths.measure(lines, lines, {"s": lines.lines}, "bleu-tok").rows
+    assert [(row.words, row.sentences) for row in rows] == [
+        ("0", 1), ("1-10", 2), ("11-20", 2), ("21-30", 1), ("91-100", 1),
+    ]  # fmt: skip

@@ -1,10 +1,7 @@
 """Learning rates with stages: the formula of each schedule, written out."""
 
-from __future__ import annotations
-
 import json
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,23 +36,20 @@ def after(done: int) -> float:
 STAGES = ({"encoder": 2, "updates": 5}, {"encoder": 4, "updates": 15}, {"encoder": 6})
 
 
-def test_a_stage_begins_at_the_peak_or_still_on_its_way_there() -> None:
+def test_a_stage_begins_at_the_peak_or_still_on_its_way_there():
     """The counter goes back to min(updates, warm-up), as the release of Li et al. 2020 does."""
     rates = learning_rates("r", recipe(*STAGES))
     expected = [after(n) for n in range(20)]  # the second stage begins within the warm-up
     expected += [after(n) for n in range(WARM, WARM + 20)]
     assert [rate.lr for rate in rates] == pytest.approx(expected)
+    rates_without = learning_rates("r", recipe(*STAGES, growth={"restart_lr": False}))
+    assert [rate.lr for rate in rates_without] == pytest.approx([after(n) for n in range(40)])
     assert [(rate.stage, rate.encoder) for rate in rates] == [(1, 2)] * 5 + [(2, 4)] * 15 + [
         (3, 6)
     ] * 20
 
 
-def test_without_restart_the_schedule_goes_on() -> None:
-    rates = learning_rates("r", recipe(*STAGES, growth={"restart_lr": False}))
-    assert [rate.lr for rate in rates] == pytest.approx([after(n) for n in range(40)])
-
-
-def test_epochs_need_their_length() -> None:
+def test_epochs_need_their_length():
     staged = recipe({"encoder": 3, "epochs": 2}, {"encoder": 6}, max_epochs=3)
     with pytest.raises(UserError, match=r"stage 1 lasts 2 epochs.*--updates-per-epoch"):
         learning_rates("r", staged)
@@ -63,7 +57,7 @@ def test_epochs_need_their_length() -> None:
     assert [rate.stage for rate in rates] == [1] * 20 + [2] * 10
 
 
-def test_of_many_updates_the_edges_and_the_peak_are_there() -> None:
+def test_of_many_updates_the_edges_and_the_peak_are_there():
     staged = recipe({"encoder": 3, "updates": 33_333}, {"encoder": 6}, max_updates=99_999)
     rates = {rate.update: rate.lr for rate in learning_rates("r", staged)}
     assert {1, 9, 33_333, 33_334, 99_999} <= rates.keys()
@@ -71,7 +65,7 @@ def test_of_many_updates_the_edges_and_the_peak_are_there() -> None:
     assert 1000 <= len(rates) < 1100
 
 
-def test_a_run_that_chose_its_length_by_the_clock_has_its_rates(tmp_path: Path) -> None:
+def test_a_run_that_chose_its_length_by_the_clock_has_its_rates(tmp_path):
     """It turns at half of 100 updates, and ends one update before zero."""
     schedule = {"type": "linear", "lr": PEAK, "warmup_updates": 80}
     planned = recipe(max_updates="auto", max_minutes=5, schedule=schedule)

@@ -1,16 +1,12 @@
 """Similarities of layers: equal to a slow loop over sentences and positions."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 import torch
 
 from nmtdeep.analysis.similarity import layer_similarities
-from nmtdeep.data.corpus import MonolingualCorpus
 
 SENTENCES = [[5, 6, 7, 8, 9, 1], [9, 1], [3, 4, 4, 1], [1]]
 
@@ -33,9 +29,7 @@ def of_sentence(outputs: list[list[list[float]]], layer: int) -> tuple[float, fl
     )
 
 
-def test_all_three_equal_a_slow_loop(
-    tiny_model: Callable[..., Any], make_corpus: Callable[..., MonolingualCorpus]
-) -> None:
+def test_all_three_equal_a_slow_loop(tiny_model, make_corpus):
     model = tiny_model(combinations=("dlcl", "residual"), depth=3)
     rows = layer_similarities("run", model, make_corpus(SENTENCES))
     alone = [

@@ -11,7 +11,7 @@ RECIPE = "text:\n  bpe: {type: joint, merges: 30}\n"
 
 
 @pytest.fixture
-def files(tmp_path) -> Path:
+def files(tmp_path):
     for name in ("train", "dev", "test"):
         for language in ("en", "cs"):
             (tmp_path / f"{name}.{language}").write_text("one cat .\ntwo cats .\n" * 4)
@@ -25,11 +25,6 @@ def call(files: Path, *more: str, target: str = "cs"):
     return CliRunner().invoke(app, [*arguments, *more])
 
 
-def test_quiet_prints_nothing(files):
-    result = call(files, "-q", "--workers", "1")
-    assert (result.exit_code, result.output) == (0, "")
-
-
 def test_dry_run_shows_and_writes_nothing(files):
     result = call(files, "--dry-run")
     assert result.exit_code == 0, result.output
@@ -40,13 +35,7 @@ def test_dry_run_shows_and_writes_nothing(files):
 
 @pytest.mark.parametrize(
     ("target", "more", "times"),
-    [
-        ("kab", (), 1),
-        ("sr-Latn", ("text.normalize=false",), 1),
-        ("pt-BR", (), 0),
-        ("zh-Hant", (), 0),
-        ("kab", ("-q",), 0),
-    ],
+    [("sr-Latn", ("text.normalize=false",), 1), ("zh-Hant", (), 0), ("kab", ("-q",), 0)],
 )
 def test_a_language_without_rules_is_named_once(files, target, more, times):
     for name in ("train", "dev"):

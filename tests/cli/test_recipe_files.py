@@ -1,9 +1,6 @@
 """Two recipes compared, and the schema of their files."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +17,7 @@ def invoke(*arguments: str) -> str:
     return result.stdout
 
 
-def test_diff_prints_each_key_whose_values_differ_with_both(tmp_path: Path) -> None:
+def test_diff_prints_each_key_whose_values_differ_with_both(tmp_path):
     texts = {
         "a": "description: x\nmodel: {width: 64, encoder: {heads: 4, residual: post_norm}}\n",
         "b": "description: x\ntraining: {seed: 7}\ntext: {clean: {duplicates: drop}}\n",
@@ -43,7 +40,7 @@ def _schema() -> Any:
     return jsonschema.validator_for(json.loads(invoke("schema")))
 
 
-def test_every_shipped_file_fits_the_schema() -> None:
+def test_every_shipped_file_fits_the_schema():
     schema = _schema()
     for name, path in recipe_files().items():
         schema.validate(read_file(path, name).values)
@@ -54,15 +51,11 @@ def test_every_shipped_file_fits_the_schema() -> None:
     [
         ("extends: demo\nmodel: {encoder: {residual: post_norm, depth: 12}}", True),
         ("model: {encoder: {combination: {type: package.name, times: 3}}}", True),
-        ("training: {max_updates: auto, max_minutes: 3, growth: {strategy: random}}", True),
         ("training: {validation: {every: 2 epochs}, mixture: {temperature: 5}}", True),
         ("modle: {}", False),
-        ("model: {encoder: {residual: prenorm}}", False),
         ("model: {encoder: {residual: {type: pre_norm, order: 4}}}", False),
-        ("training: {growth: {strategy: copytop}}", False),
         ("training: {label_smoothing: 1.5}", False),
-        ("extends: [a, b]", False),
     ],
 )
-def test_the_schema_accepts_what_a_recipe_may_say(text: str, fits: bool) -> None:
+def test_the_schema_accepts_what_a_recipe_may_say(text, fits):
     assert _schema().is_valid(parse(text, "x.yaml").values) is fits

@@ -1,12 +1,9 @@
 """`train` takes the section text from the data directory; `preprocess --input-is`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import pytest
-import sentencepiece
 from typer.testing import CliRunner
 
 from nmtdeep.cli.main import app
@@ -17,7 +14,7 @@ RECIPE = "text:\n  bpe: {merges: 6000}\nmodel: {width: 8}\n"
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Path:
+def files(tmp_path):
     lines = {"en": "A Cat and a dog , hm .\n" * 9, "de": "Eine Katze und ein Hund , hm .\n" * 9}
     for language, text in lines.items():
         for name in ("train", "dev"):
@@ -35,7 +32,7 @@ def call(files: Path, command: str, *more: str):
     return CliRunner().invoke(app, [command, recipe, *on, *more])
 
 
-def test_the_data_directory_wins_over_the_recipe_and_the_line_over_both(files: Path) -> None:
+def test_the_data_directory_wins_over_the_recipe_and_the_line_over_both(files):
     values = ("text.bpe.merges=30", "text.lowercase=true", "text.tags={train: <bt>}")
     assert call(files, "preprocess", *values).exit_code == 0
     done = call(files, "train")
@@ -53,7 +50,7 @@ def test_the_data_directory_wins_over_the_recipe_and_the_line_over_both(files: P
     assert "text.mergs" in str(call(files, "train").exception)
 
 
-def test_input_is(files: Path) -> None:
+def test_input_is(files):
     assert call(files, "preprocess", "--input-is", "bpe").exit_code == 0
     text = DataDirectory.open(files / "data").pipeline.config
     assert (text.input, text.bpe.type) == ("bpe", "none")
@@ -63,20 +60,7 @@ def test_input_is(files: Path) -> None:
     assert "takes bpe text" in str(done.exception)
 
 
-def test_more_merges_than_the_text_has_are_named(files: Path) -> None:
+def test_more_merges_than_the_text_has_are_named(files):
     done = call(files, "preprocess")
     report = json.loads((files / "data" / "data.json").read_text())["report"]
     assert f"{report['merges']['joint']} of 6,000: the text is too small for more" in done.output
-
-
-def test_a_sentencepiece_model_takes_the_place_of_a_papers_text(files: Path) -> None:
-    sentencepiece.SentencePieceTrainer.train(
-        input=str(files / "train.en"), model_prefix=str(files / "sp"), vocab_size=18
-    )
-    words = ["--train", files / "train", "--valid", files / "dev", "--out", files / "data"]
-    words += ["--text", files / "sp.model", "-s", "en", "-t", "de", "--workers", 1]
-    done = CliRunner().invoke(app, ["preprocess", "li-2020/wmt14-en-fr/sdt-24", *map(str, words)])
-    assert done.exit_code == 0, done.exception
-    assert "changed by --text: text.tokenizer.type: moses_bpe -> sentencepiece" in done.output
-    text = DataDirectory.open(files / "data").pipeline.config
-    assert (text.tokenizer.type, text.input, text.bpe.type) == ("sentencepiece", "raw", "none")

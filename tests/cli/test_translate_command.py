@@ -1,7 +1,5 @@
 """Number of processes of `nmtdeep translate`."""
 
-from __future__ import annotations
-
 import pytest
 
 from nmtdeep.config.decoding import decoding_options
@@ -21,13 +19,11 @@ from nmtdeep.errors import UserError
         (1, None, BUFFER + 1, 1),
     ],
 )
-def test_a_long_file_has_one_process_per_core(
-    processes: int | None, threads: int | None, lines: int, expected: int
-) -> None:
+def test_a_long_file_has_one_process_per_core(processes, threads, lines, expected):
     options = decoding_options({"processes": processes, "threads": threads, "device": "cpu"})
     assert worker_processes(options, lines, cores=3) == expected
 
 
-def test_threads_and_several_processes_exclude_each_other() -> None:
+def test_threads_and_several_processes_exclude_each_other():
     with pytest.raises(UserError, match="leave out threads"):
         decoding_options({"processes": 2, "threads": 1})

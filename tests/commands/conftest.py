@@ -1,18 +1,15 @@
 """A small real corpus, preprocessed and trained on by the real commands."""
 
-from __future__ import annotations
-
 import os
-from pathlib import Path
 
 import pytest
 
-from commands.running import Commands, Finished
+from commands.running import Commands
 from commands.runs import DOUBLE, PLAIN, change, prepare, preprocess, train, unfinished
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """Text of the shipped corpus, and recipes."""
     folder = tmp_path_factory.mktemp("commands")
     prepare(folder)
@@ -20,24 +17,24 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def nmtdeep(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Commands:
+def nmtdeep(folder, tmp_path_factory):
     """The command, run in `folder`."""
     os.environ["OMP_NUM_THREADS"] = "1"
     return Commands(folder, tmp_path_factory.mktemp("logs"))
 
 
 @pytest.fixture(scope="session")
-def data(nmtdeep: Commands) -> Path:
+def data(nmtdeep):
     return preprocess(nmtdeep, "tiny.yaml", "data")
 
 
 @pytest.fixture(scope="session")
-def dropout_data(nmtdeep: Commands) -> Path:
+def dropout_data(nmtdeep):
     return preprocess(nmtdeep, "dropout.yaml", "data-dropout")
 
 
 @pytest.fixture(scope="session")
-def whole(nmtdeep: Commands, data: Path) -> Path:
+def whole(nmtdeep, data):
     """A run that nothing interrupted; not to be changed."""
     done = train(nmtdeep, "whole")
     assert done.code == 0, done.err
@@ -45,7 +42,7 @@ def whole(nmtdeep: Commands, data: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def whole_dropout(nmtdeep: Commands, dropout_data: Path) -> Path:
+def whole_dropout(nmtdeep, dropout_data):
     """The same under BPE-dropout, ended by patience."""
     done = train(nmtdeep, "whole-dropout", recipe="dropout.yaml", data="data-dropout")
     assert done.code == 0, done.err
@@ -53,7 +50,7 @@ def whole_dropout(nmtdeep: Commands, dropout_data: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def double(nmtdeep: Commands, data: Path) -> tuple[Path, Finished]:
+def double(nmtdeep, data):
     """A run of two processes that the command started itself; not to be changed."""
     done = train(nmtdeep, "double", *DOUBLE, "--processes", 2)
     assert done.code == 0, done.err
@@ -61,7 +58,7 @@ def double(nmtdeep: Commands, data: Path) -> tuple[Path, Finished]:
 
 
 @pytest.fixture(scope="session")
-def unsmoothed(nmtdeep: Commands, data: Path) -> tuple[Path, Finished]:
+def unsmoothed(nmtdeep, data):
     """A run whose validation loss is the negative log-likelihood, and its output."""
     done = train(nmtdeep, "unsmoothed", *PLAIN)
     assert done.code == 0, done.err
@@ -69,11 +66,7 @@ def unsmoothed(nmtdeep: Commands, data: Path) -> tuple[Path, Finished]:
 
 
 @pytest.fixture(scope="session")
-def averaged(
-    nmtdeep: Commands,
-    unsmoothed: tuple[Path, Finished],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> tuple[Path, Finished]:
+def averaged(nmtdeep, unsmoothed, tmp_path_factory):
     """A run that means its average, because its best checkpoint was recorded to be bad."""
     run = unfinished(unsmoothed[0], tmp_path_factory.mktemp("averaged") / "run")
     change((run / "checkpoint_best").resolve(), score=-99.5)

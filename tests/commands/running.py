@@ -4,8 +4,6 @@ It runs in this process, or in one of its own that may be killed or stopped. A f
 torch and the package, so that such a process costs no import of torch.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import importlib

@@ -1,7 +1,5 @@
 """The tiny training of these tests, and comparisons of its runs."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -1,19 +1,11 @@
 """`nmtdeep convert` on the command line."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import torch
 from tools.convert.fairseq_like import FairseqLike
 from tools.convert.marian_like import MarianLike
 
-from commands.running import Commands
 
-
-def test_a_converted_checkpoint_translates_and_is_replaced_only_on_request(
-    nmtdeep: Commands, tmp_path: Path
-) -> None:
+def test_a_converted_checkpoint_translates_and_is_replaced_only_on_request(nmtdeep, tmp_path):
     torch.save(FairseqLike(history="dlcl").file(), tmp_path / "dlcl.pt")
     dictionary = tmp_path / "dict.txt"
     dictionary.write_text("".join(f"w{number} 1\n" for number in range(7)))
@@ -31,28 +23,21 @@ def test_a_converted_checkpoint_translates_and_is_replaced_only_on_request(
     assert nmtdeep(*words[:-1], tmp_path / "mine", "--overwrite").code == 2
 
 
-def test_a_converted_marian_model_translates_grows_and_is_exported(
-    nmtdeep: Commands, tmp_path: Path
-) -> None:
+def test_a_converted_marian_model_translates_grows_and_is_exported(nmtdeep, tmp_path):
     theirs, out = MarianLike().write(tmp_path / "opus-mt"), tmp_path / "out"
     done = nmtdeep("convert", "marian", theirs, "-o", out)
     assert done.code == 0, done.err
     assert "3+2 layers, width 8, 42 and 42 types, en to de, raw text" in done.out
     lines = b"a line of text\n\nsome words\n"
-    other = MarianLike()
-    other.state["final_logits_bias"] += 1
     translated = nmtdeep("translate", "-m", out, stdin=lines)
-    assert translated.code == 0, translated.err
-    assert translated.out.count("\n") == 3
+    assert translated.out.count("\n") == 3, translated.err
     for words in (
         ("grow", out, "--layers", "6", "--out", tmp_path / "grown"),
         ("inspect", tmp_path / "grown"),
-        ("convert", "marian", other.write(tmp_path / "other-mt"), "-o", tmp_path / "other"),
-        ("average-checkpoints", out, tmp_path / "other", "-o", tmp_path / "average"),
-        ("export", tmp_path / "average", "--to", "huggingface", "-o", tmp_path / "exported"),
+        ("export", out, "--to", "huggingface", "-o", tmp_path / "exported"),
     ):
         done = nmtdeep(*words)
         assert done.code == 0, done.err
     unconverted = nmtdeep("translate", "-m", theirs, stdin=lines)
     assert unconverted.code == 2
-    assert f"convert it: nmtdeep convert marian {theirs}" in unconverted.err
+    assert f"nmtdeep convert marian {theirs}" in unconverted.err

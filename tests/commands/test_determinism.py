@@ -1,16 +1,12 @@
 """The same command in another process, under another hash seed, writes the same bytes."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from commands.running import Commands
 from commands.runs import contents, files
 
 pytestmark = pytest.mark.slow
@@ -26,7 +22,7 @@ for words in json.loads(sys.argv[1]):
 
 
 @pytest.fixture(scope="module")
-def written(nmtdeep: Commands, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def written(nmtdeep, tmp_path_factory):
     """What the same commands wrote in processes of their own: the fork server has one hash seed."""
     folders = []
     for seed in SEEDS:
@@ -49,7 +45,7 @@ def written(nmtdeep: Commands, tmp_path_factory: pytest.TempPathFactory) -> list
     return folders
 
 
-def test_preprocess_and_train_write_the_same_bytes(written: list[Path]) -> None:
+def test_preprocess_and_train_write_the_same_bytes(written):
     for recipe in ("tiny", "dropout"):
         first, second = (files(folder / recipe) for folder in written)
         assert "train.de.tokens" in first

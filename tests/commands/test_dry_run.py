@@ -1,11 +1,7 @@
 """`train --dry-run` prints what `train` would print, and `train` without a recipe."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
-
-import pytest
 
 from commands.runs import records, train, words
 
@@ -28,25 +24,6 @@ def test_it_prints_the_table_of_the_training_and_writes_nothing(nmtdeep, data, w
     assert "start" in table and "memory" not in done.out and done.out.endswith(table)
 
 
-def test_a_finished_run_is_reported(nmtdeep, whole):
-    before = tree(whole)
-    done = nmtdeep(*words("whole"), "--dry-run")
-    assert done.code == 0
-    assert done.out.endswith("already at update 11 of 11: nothing to do\n")
-    assert tree(whole) == before
-
-
-@pytest.mark.parametrize(
-    ("place", "overrides"),
-    [("whole", ["model.width=32"]), ("whole", ["text.target=fr"]), ("data", [])],
-)
-def test_errors_are_those_of_the_training(nmtdeep, data, whole, place, overrides):
-    real = nmtdeep(*words(place, *overrides))
-    dry = nmtdeep(*words(place, *overrides), "--dry-run")
-    assert real.code == 2
-    assert (dry.code, dry.err) == (real.code, real.err)
-
-
 def test_a_run_is_resumed_with_its_own_recipe(nmtdeep, whole, tmp_path):
     run = shutil.copytree(whole, tmp_path / "run", symlinks=True)
     on = ("--data", "data", "--out", run, "--device", "cpu", "--threads", 1, "--no-final-scores")
@@ -61,18 +38,3 @@ def test_a_run_is_resumed_with_its_own_recipe(nmtdeep, whole, tmp_path):
     assert records(run) == records(copied)
     on_again = nmtdeep("train", *on)
     assert "already at update 13 of 13" in on_again.err and "changed" not in on_again.err
-
-
-def test_languages_that_a_recipe_does_not_name_are_those_of_the_data(nmtdeep, data, tmp_path):
-    for side, code in (("en", "en"), ("de", "fr")):
-        for split in ("train", "valid"):
-            source = nmtdeep.folder / f"{split}.{side}"
-            shutil.copy(source, tmp_path / f"{split}.{code}")
-    preprocessed = nmtdeep(
-        "preprocess", "tiny.yaml", "-t", "fr", "--train", tmp_path / "train",
-        "--valid", tmp_path / "valid", "--out", tmp_path / "data", "--workers", 1,
-    )  # fmt: skip
-    assert preprocessed.code == 0, preprocessed.err
-    done = train(nmtdeep, tmp_path / "run", "--max-updates", 1, data=tmp_path / "data")
-    assert done.code == 0, done.err
-    assert "target: fr" in (tmp_path / "run" / "config.yaml").read_text()

@@ -1,7 +1,5 @@
 """Fine-tuning by the real commands: resumed anywhere, frozen, deeper, with two processes."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 from pathlib import Path
@@ -11,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from commands.running import Finished, Interrupt, value
-from commands.runs import DOUBLE, contents, files, losses
+from commands.runs import contents, files
 
 LOSS, STEP = "nmtdeep.training.loss:smoothed_cross_entropy", "nmtdeep.training.step"
 MORE = (
@@ -31,7 +29,7 @@ def tune(nmtdeep, out: Path, *options: object, data: object = "tuning", **how) -
 
 
 @pytest.fixture(scope="session")
-def tuning(nmtdeep, data, whole) -> Path:
+def tuning(nmtdeep, data, whole):
     """A second corpus with the text pipeline of the run, which this makes."""
     done = nmtdeep(
         "preprocess", "dropout.yaml", "--text", "whole", "--train", "valid", "--valid", "test",
@@ -44,7 +42,7 @@ def tuning(nmtdeep, data, whole) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tuned(nmtdeep, tuning) -> tuple[Path, Finished]:
+def tuned(nmtdeep, tuning):
     """A fine-tuning that nothing interrupted; not to be changed."""
     done = tune(nmtdeep, nmtdeep.folder / "tuned", "--from", "whole")
     assert done.code == 0, done.err
@@ -86,32 +84,6 @@ def test_other_weights_are_refused(nmtdeep, tuned, tmp_path):
     assert refused.code == 2
     assert f"error: {tuned[0]}: started from whole (checkpoint_" in refused.err
     assert contents(tuned[0]) == before
-
-
-def test_a_dry_run_says_it_and_writes_nothing(nmtdeep, tuned, tmp_path):
-    run = tmp_path / "run"
-    done = tune(nmtdeep, run, "--from", "whole", "--dry-run")
-    assert done.code == 0, done.err
-    assert not run.exists()
-    assert value(done.out, "weights") == value(tuned[1].err, "weights")
-    assert value(done.out, "start") == "new training"
-
-
-@pytest.mark.slow
-def test_two_processes_start_from_the_same_weights(nmtdeep, whole, tuning, tmp_path):
-    choice = (*DOUBLE, "model.dropout.residual=0.1", "--from", whole)
-    for processes in (1, 2):
-        done = tune(nmtdeep, tmp_path / f"{processes}", *choice, "--processes", processes)
-        assert done.code == 0, done.err
-    assert losses(tmp_path / "1") == pytest.approx(losses(tmp_path / "2"), rel=2e-5)
-    encoders = [
-        {name: tensor for name, tensor in load_file(path).items() if name.startswith("encoder.")}
-        for path in (
-            whole / "checkpoint_best" / "model.safetensors",
-            tmp_path / "2" / "checkpoint_6" / "model.safetensors",
-        )
-    ]
-    assert all(torch.equal(tensor, encoders[1][name]) for name, tensor in encoders[0].items())
 
 
 @pytest.mark.slow

@@ -1,7 +1,5 @@
 """After the last update: which checkpoint a run means, whose scores it shows, and where."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -111,13 +109,6 @@ def test_scores_are_shown_for_their_own_weights_only(nmtdeep, averaged, tmp_path
     (found,) = (score for score in stored(run)["scores"]["test"] if score["metric"] == "bleu")
     assert found["value"] == pytest.approx(bleu(nmtdeep, run))
     assert "belongs to other weights" not in nmtdeep("inspect", run).out
-
-
-def test_messages_after_the_last_update_are_in_the_log(unsmoothed):
-    run, done = unsmoothed
-    log = (run / "train.log").read_text(encoding="utf-8")
-    assert len(done.out.splitlines()) >= 8
-    assert log.endswith(done.out)
 
 
 def test_a_model_that_has_learned_little_is_not_scored(nmtdeep, data, tmp_path):

@@ -1,17 +1,14 @@
 """A full file system: one line with a hint, and existing files are intact."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from commands.running import Finished, Interrupt
-from commands.runs import contents, files, train, words
+from commands.running import Finished
+from commands.runs import contents, words
 
 pytestmark = pytest.mark.usefixtures("data")
 
@@ -37,7 +34,7 @@ class Disk:
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Disk]:
+def disk(tmp_path):
     disk = Disk(tmp_path / "disk")
     disk.path.mkdir()
     if shutil.which("mount") is None or not disk.mount("size=4m"):
@@ -59,37 +56,12 @@ FULL = "No space left on device"
 PREPROCESS = ("--train", "train", "--valid", "valid", "--workers", 1, "-q", "--overwrite", "--out")
 
 
-def test_preprocess(nmtdeep, disk):
-    out = disk.path / "data"
-    assert nmtdeep("preprocess", "dropout.yaml", *PREPROCESS, out).code == 0
-    old = files(out)
-    disk.leave(60)
-    fails(nmtdeep("preprocess", "tiny.yaml", *PREPROCESS, out), FULL)
-    assert files(out) == old
-    disk.free()
-    assert nmtdeep("preprocess", "tiny.yaml", *PREPROCESS, out).code == 0
-    assert files(out) != old and list(out.glob(".*")) == []
-
-
-def test_train(nmtdeep, whole, disk):
-    run = disk.path / "run"
-    leave = Interrupt("nmtdeep.training.step:Step.apply", 4, "term")
-    assert train(nmtdeep, run, interrupt=leave).code == 143
-    disk.leave(200)
-    fails(train(nmtdeep, run), FULL)
-    assert nmtdeep("translate", "-m", run / "checkpoint_last", stdin=b"x\n").code == 0
-    disk.free()
-    assert train(nmtdeep, run).code == 0
-    assert contents(run) == contents(whole)
-
-
 ANALYZE = ("analyze", "gradients", "tiny.yaml", "--data", "data", "--tokens", 50, "--depths")
 
 
 @pytest.mark.parametrize(
     ("first", "second", "name"),
     [
-        ((), ("grow", "whole", "--layers", 3, "--out"), "grown"),
         (
             ("average-checkpoints", "whole", "--last", 1, "-o"),
             ("average-checkpoints", "whole", "--last", 2, "--overwrite", "-o"),
@@ -97,12 +69,11 @@ ANALYZE = ("analyze", "gradients", "tiny.yaml", "--data", "data", "--tokens", 50
         ),
         ((*ANALYZE, "1", "--plot"), (*ANALYZE, "1,2", "--plot"), "out.png"),
     ],
-    ids=["grow", "average", "plot"],
+    ids=["average", "plot"],
 )
 def test_what_is_replaced_stays_whole(nmtdeep, whole, disk, first, second, name):
     out = disk.path / name
-    if first:
-        assert nmtdeep(*first, out).code == 0
+    assert nmtdeep(*first, out).code == 0
     before = saved(out)
     disk.leave(0 if out.is_file() else 20)
     fails(nmtdeep(*second, out), FULL)
@@ -134,15 +105,15 @@ def test_translate_resumes_when_there_is_space_again(nmtdeep, whole, disk):
     assert out.read_bytes() == expected
 
 
-def test_printing(nmtdeep, whole, disk):
-    disk.leave(0)
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_printing(nmtdeep, whole):
     for command in (
         ("recipes", "list"),
         ("score", "test.de", "test.de"),
         ("translate", "-m", whole, "-i", "test.en"),
         ("analyze", "initialization", "tiny.yaml", "--data", "data", "--tokens", 50, "--json"),
     ):
-        fails(nmtdeep(*command, stdout=disk.path / "out"), FULL)
+        fails(nmtdeep(*command, stdout=Path("/dev/full")), FULL)
 
 
 def test_a_read_only_file_system(nmtdeep, whole, disk):

@@ -1,9 +1,6 @@
 """`nmtdeep inspect` as a user meets it."""
 
-from __future__ import annotations
-
 import json
-import os
 import re
 import shutil
 from pathlib import Path
@@ -11,20 +8,17 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from commands.running import Commands, Finished, value
+from commands.running import value
 from commands.runs import records
 
 
-def test_inspect_describes_a_run(nmtdeep: Commands, averaged: tuple[Path, Finished]) -> None:
+def test_inspect_describes_a_run(nmtdeep, averaged):
     whole = averaged[0]
     done = nmtdeep("inspect", whole)
     assert done.code == 0, done.err
     tensors = load_file(whole / "checkpoint_11" / "model.safetensors").values()
     assert f" {sum(tensor.numel() for tensor in tensors):,} parameters" in value(done.out, "model")
-    assert value(done.out, "encoder").startswith(
-        "2 layers, 2 heads, feed-forward 32, residual pre_norm, combination residual"
-    )
-    assert value(done.out, "layers") == "relu, layer_norm"
+    assert value(done.out, "encoder").startswith("2 layers, 2 heads, feed-forward 32, residual pre")
     assert value(done.out, "trained").startswith("11 of 11 updates")
     best = [record for record in records(whole) if record.get("best")][-1]
     expected = f"update {best['update']} by validation: loss {best['valid_loss']:.4f}"
@@ -35,16 +29,12 @@ def test_inspect_describes_a_run(nmtdeep: Commands, averaged: tuple[Path, Finish
         assert row and row[1].split() == [f"{score['value']:.2f}" for score in metrics]
         for score in metrics:
             assert done.out.count(score["signature"]) == 1
-    for path in whole.glob("checkpoint_*[0-9e]"):
-        assert path.is_symlink() or path.name in done.out
     assert re.search(r"checkpoint_average .*mean of 3 \(translates\)", done.out)
     assert re.search(r"checkpoint_11 .*\(.*last.*\)", done.out)
     assert value(done.out, "integrity").startswith("ok")
 
 
-def test_inspect_describes_a_checkpoint_and_a_data_directory(
-    nmtdeep: Commands, averaged: tuple[Path, Finished], data: Path
-) -> None:
+def test_inspect_describes_a_checkpoint_and_a_data_directory(nmtdeep, averaged, data):
     checkpoint = nmtdeep("inspect", averaged[0] / "checkpoint_average")
     names = "checkpoint_8, checkpoint_10, checkpoint_11"
     assert value(checkpoint.out, "mean of") == names
@@ -54,57 +44,30 @@ def test_inspect_describes_a_checkpoint_and_a_data_directory(
     assert [row for row in rows if row and row[0] in counts][:3] == [*map(list, counts.items())]
 
 
-@pytest.mark.parametrize(
-    ("whose", "name"),
-    [
-        ("checkpoint_11", "model.safetensors"),
-        ("checkpoint_11", "SHA256SUMS"),
-        ("checkpoint_average", "text/vocabulary.tsv"),
-    ],
-)
-def test_a_flipped_bit_in_a_checkpoint_is_named(
-    nmtdeep: Commands, averaged: tuple[Path, Finished], tmp_path: Path, name: str, whose: str
-) -> None:
-    run = shutil.copytree(averaged[0], tmp_path / "run", symlinks=True)
-    flip(run / whose / name)
-    for path in (run, run / whose):
-        done = nmtdeep("inspect", path)
-        assert (done.code, done.err) == (1, ""), done.out
-        assert f"{whose}/{name}" in value(done.out, "DAMAGED")
-        assert done.out.count(f"{whose}/{name}: ") <= 1
-
-
-def test_text_of_a_data_directory_that_looks_wrong_is_named(
-    nmtdeep: Commands, data: Path, folder: Path
-) -> None:
-    pytest.importorskip("py3langid")
+def test_text_of_a_data_directory_that_looks_wrong_is_named(nmtdeep, data, folder):
     assert "warnings" not in nmtdeep("inspect", data).out
-    for side, other in (("en", "de"), ("de", "en")):
-        lines = (folder / f"train.{side}").read_text("utf-8").splitlines(keepends=True)
-        (folder / f"swapped.{other}").write_text("".join(lines), "utf-8")
-        (folder / f"damaged.{side}").write_text("".join(lines[:3]) + "gr\ufffdn\n", "utf-8")
-    words = ("--train", "swapped", "--valid", "damaged", "--out", "data-swapped")
-    made = nmtdeep("preprocess", "tiny.yaml", *words)
-    assert made.code == 0, made.err
-    done = nmtdeep("inspect", "data-swapped")
-    assert (done.code, done.err) == (0, "")
-    shown = " ".join(done.out.split())
-    assert re.search(r"data-swapped/train.en and data-swapped/train.de: \d+ of 2\d\d lines", shown)
-    assert "are de as source and en as target" in shown
     for side in ("en", "de"):
-        count = "1 of 4 lines looked at (such as line 4)"
-        assert f"data-swapped/valid.{side}: {count} have characters of a wrong encoding" in shown
+        (folder / f"damaged.{side}").write_text("one\ngr\ufffdn\n", "utf-8")
+    words = ("--train", "train", "--valid", "damaged", "--out", "data-damaged")
+    assert nmtdeep("preprocess", "tiny.yaml", *words).code == 0
+    shown = " ".join(nmtdeep("inspect", "data-damaged").out.split())
+    for side in ("en", "de"):
+        assert f"data-damaged/valid.{side}: 1 of 2 lines" in shown
 
 
-@pytest.mark.parametrize("name", ["train.de.tokens", "text/bpe.codes"])
-def test_a_flipped_bit_in_a_data_directory_is_named(
-    nmtdeep: Commands, data: Path, tmp_path: Path, name: str
-) -> None:
-    copy = shutil.copytree(data, tmp_path / "data")
-    flip(copy / name)
-    done = nmtdeep("inspect", copy)
-    assert done.code == 1, done.out + done.err
-    assert re.search(rf"(DAMAGED|^) +.*/{re.escape(name)}: ", done.out, re.M)
+@pytest.mark.parametrize(
+    "name",
+    ["run/checkpoint_11/model.safetensors", "run/checkpoint_11/SHA256SUMS", "data/text/bpe.codes"],
+)
+def test_a_flipped_bit_is_named(nmtdeep, averaged, data, tmp_path, name):
+    shutil.copytree(averaged[0], tmp_path / "run", symlinks=True)
+    shutil.copytree(data, tmp_path / "data")
+    flip(tmp_path / name)
+    folder, _, below = name.partition("/")
+    done = nmtdeep("inspect", tmp_path / folder)
+    assert (done.code, done.err) == (1, ""), done.out
+    assert below in value(done.out, "DAMAGED")
+    assert done.out.count(f"{below}: ") <= 1
 
 
 def flip(path: Path) -> None:
@@ -112,34 +75,3 @@ def flip(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-
-
-@pytest.mark.parametrize("name", ["SHA256SUMS", "scores.json", "checkpoint_11/state.json"])
-def test_a_pipe_or_a_link_out_of_a_run_is_an_error(
-    nmtdeep: Commands, whole: Path, tmp_path: Path, name: str
-) -> None:
-    for number, make in enumerate((os.mkfifo, lambda path: path.symlink_to(__file__))):
-        run = shutil.copytree(whole, tmp_path / f"run{number}", symlinks=True)
-        (run / name).unlink()
-        make(run / name)
-        done = nmtdeep("inspect", run)
-        assert done.code == 2
-        assert f"{Path(name).name}: " in done.err
-
-
-def test_copies_and_names_of_checkpoints_are_links(
-    nmtdeep: Commands, whole: Path, tmp_path: Path
-) -> None:
-    copied, named = (shutil.copytree(whole, tmp_path / name, symlinks=True) for name in "ab")
-    for link in (path for path in whole.iterdir() if path.is_symlink()):
-        (copied / link.name).unlink()
-        shutil.copytree(whole / link.readlink(), copied / link.name)
-        (named / link.name).unlink()
-        (named / link.name).write_text(f"{link.readlink()}\n")
-    expected = nmtdeep("inspect", whole)
-    assert (expected.code, "last" in expected.out, "best" in expected.out) == (0, True, True)
-    for run in (copied, named):
-        assert nmtdeep("inspect", run).out == expected.out.replace(str(whole), str(run))
-        one, other = (nmtdeep("inspect", path / "checkpoint_last") for path in (whole, run))
-        meant = (whole / "checkpoint_last").readlink()
-        assert one.out.replace(f"{whole}/checkpoint_last", f"{run}/{meant}") == other.out

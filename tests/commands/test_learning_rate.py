@@ -1,9 +1,6 @@
 """`analyze learning-rate`: a geometric series of rates, losses of a training; no file changes."""
 
-from __future__ import annotations
-
 import csv
-import json
 
 import pytest
 
@@ -13,16 +10,15 @@ from nmtdeep.analysis.range_test import Trial, suggestion
 RANGE_TEST = ("analyze", "learning-rate")
 
 
-def test_half_the_rate_with_the_lowest_loss_is_suggested() -> None:
+def test_half_the_rate_with_the_lowest_loss_is_suggested():
     # The lowest smoothed loss is at update 12; its mean age is 9 updates: 0.9 / (1 - 0.9).
     rows = [Trial(n, 2.0**n, 9.0, float(abs(n - 12))) for n in range(1, 15)]
     assert suggestion(rows) == 2**3 / 2
     assert suggestion(rows[:5]) == 1.0  # still falling at the end, and nothing is 9 updates ago
 
 
-def test_the_rates_grow_and_a_fresh_model_has_the_loss_of_a_training(
-    nmtdeep, whole, tmp_path
-) -> None:
+@pytest.mark.slow
+def test_the_rates_grow_and_a_fresh_model_has_the_loss_of_a_training(nmtdeep, whole, tmp_path):
     choice = "training.optimizer.type=muon"  # the loss before the first update is any optimizer's
     before = files(nmtdeep.folder)
     table, picture = tmp_path / "lr.csv", tmp_path / "lr.svg"
@@ -44,15 +40,3 @@ def test_the_rates_grow_and_a_fresh_model_has_the_loss_of_a_training(
     assert f"suggestion: --lr {best:.1e}" in done.out
     assert f"suggestion: {float(f'{best:.1e}'):g}" in picture.read_text()
     assert files(nmtdeep.folder) == before
-
-
-@pytest.mark.slow
-def test_a_fine_tuning_is_tried_from_its_weights(nmtdeep, whole) -> None:
-    before = files(whole)
-    words = ("tiny.yaml", "training.start_from.path=whole", "--data", "data", "--json")
-    done = nmtdeep(*RANGE_TEST, *words)
-    assert done.code == 0, done.err
-    found = json.loads(done.out)
-    assert found["conditions"]["start"] == "checkpoint_0"
-    assert found["rows"][0]["loss"] < losses(whole)[1]
-    assert files(whole) == before

@@ -5,8 +5,6 @@ that commit made of them: the records of 20 updates more, log-probabilities of t
 average of checkpoints 10 and 20, and its translations of ten lines.
 """
 
-from __future__ import annotations
-
 import json
 import tarfile
 from pathlib import Path
@@ -19,7 +17,7 @@ ARCHIVE = Path(__file__).with_name("3119a4f.tar.xz")
 
 
 @pytest.fixture
-def older(tmp_path: Path) -> Commands:
+def older(tmp_path):
     with tarfile.open(ARCHIVE) as archive:
         archive.extractall(tmp_path, filter="data")
     logs = tmp_path / "logs"
@@ -31,7 +29,7 @@ def expected(older: Commands, name: str) -> list[str]:
     return (older.folder / "expected" / name).read_text(encoding="utf-8").splitlines()
 
 
-def test_an_older_run_goes_on_as_it_did(older: Commands) -> None:
+def test_an_older_run_goes_on_as_it_did(older):
     options = ("--threads", 1, "--max-updates", 40, "--out", "run")
     done = older("train", "recipe.yaml", "--data", "data", *options)
     assert done.code == 0, done.err
@@ -42,9 +40,7 @@ def test_an_older_run_goes_on_as_it_did(older: Commands) -> None:
         assert one.get("nll", 0.0) == pytest.approx(other.get("nll", 0.0), rel=1e-3)
 
 
-def test_older_checkpoints_are_averaged_and_translate_and_score_as_they_did(
-    older: Commands,
-) -> None:
+def test_older_checkpoints_are_averaged_and_translate_and_score_as_they_did(older):
     done = older("average-checkpoints", "run", "--last", 2, "-o", "average")
     assert done.code == 0, done.err
     translated = older("translate", "-m", "average", "-i", "expected/lines.en", "-q")
@@ -57,7 +53,7 @@ def test_older_checkpoints_are_averaged_and_translate_and_score_as_they_did(
         assert [float(value) for value in one.split("\t")] == pytest.approx(values, rel=1e-3)
 
 
-def test_an_older_run_grows(older: Commands) -> None:
+def test_an_older_run_grows(older):
     done = older("grow", "run", "--out", "grown", "--layers", 4)
     assert done.code == 0, done.err
     translated = older("translate", "-m", "grown", "-i", "expected/lines.en", "-q")

@@ -1,7 +1,5 @@
 """Interrupted anywhere == uninterrupted, bitwise on a CPU."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import re
@@ -69,15 +67,13 @@ def test_killed_under_bpe_dropout_and_patience(nmtdeep, whole_dropout, tmp_path)
     assert contents(run) == contents(whole_dropout)
 
 
-@pytest.mark.parametrize(
-    ("name", "code", "update"), [("term", 143, 9), ("int", 130, 9), ("term", 143, 11)]
-)
-def test_a_signal_saves_first(nmtdeep, whole, tmp_path, name, code, update):
+@pytest.mark.parametrize("update", [9, 11])
+def test_a_signal_saves_first(nmtdeep, whole, tmp_path, update):
     run = tmp_path / "run"
-    stopped = train(nmtdeep, run, interrupt=Interrupt(f"{STEP}:Step.apply", update, name))
+    stopped = train(nmtdeep, run, interrupt=Interrupt(f"{STEP}:Step.apply", update, "term"))
     if update < 11:
-        assert f"stopped by SIG{name.upper()}, saved at update {update}; " in stopped.err
-        assert stopped.code == code
+        assert f"stopped by SIGTERM, saved at update {update}; " in stopped.err
+        assert stopped.code == 143
         assert (run / "checkpoint_last").resolve().name == f"checkpoint_{update}"
         assert train(nmtdeep, run).code == 0
     else:
@@ -111,13 +107,7 @@ def test_a_second_training_is_refused(nmtdeep, whole, tmp_path):
 
 @pytest.mark.parametrize(
     "change",
-    [
-        "training.seed: 1 -> 2",
-        "model.width: 16 -> 32",
-        "training.batches.tokens_per_update: 800 -> 900",
-        "training.optimizer.type: adam -> muon",
-        "training.validation.best_by: loss -> bleu",
-    ],
+    ["training.seed: 1 -> 2", "model.width: 16 -> 32", "training.optimizer.type: adam -> muon"],
 )
 def test_another_experiment_is_refused(nmtdeep, whole, change):
     before = contents(whole)
@@ -149,8 +139,7 @@ def test_more_updates_continue_the_training(nmtdeep, whole, tmp_path):
 def test_smaller_batches_on_the_device_make_the_same_updates(nmtdeep, data, tmp_path):
     exact = ("model.dropout.embedding=0", "model.dropout.residual=0", "training.precision=fp32")
     for name, tokens in (("large", 400), ("small", 100)):
-        stopped = Interrupt(f"{STEP}:Step.apply", 5, "term")
-        assert train(nmtdeep, tmp_path / name, *exact, interrupt=stopped).code == 143
+        assert train(nmtdeep, tmp_path / name, *exact, "--max-updates", 5).code == 0
         done = train(nmtdeep, tmp_path / name, *exact, "--max-tokens", tokens)
         assert done.code == 0, done.err
     large, small = (records(tmp_path / name) for name in ("large", "small"))

@@ -1,7 +1,5 @@
 """Shallow to deep by the real commands: stages, interruptions, growth by hand, frozen layers."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -70,37 +68,25 @@ def test_one_run_grows_from_stage_to_stage(nmtdeep, staged):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "interrupts",
-    [
-        (
-            Interrupt(LOSS, 2),
-            Interrupt("nmtdeep.training.trainer:carry_over", 1),
-            Interrupt(f"{LOOP}:Recorder.updated", 4),
-            Interrupt("nmtdeep.training.trainer:carry_over", 1),
-            Interrupt(f"{LOOP}:Recorder.updated", 3, "term"),
-        ),
-        (
-            Interrupt("nmtdeep.files:sync", 2),
-            Interrupt("nmtdeep.training.trainer:carry_over", 2),
-            Interrupt(f"{LOOP}:Recorder.updated", 2, "int"),
-        ),
-    ],
-    ids=["each growth alone", "both growths"],
-)
-def test_interrupted_in_every_stage_equals_uninterrupted(nmtdeep, staged, tmp_path, interrupts):
-    run = tmp_path / "run"
-    for interrupt in interrupts:
+def test_interrupted_in_every_stage_equals_uninterrupted(nmtdeep, staged, tmp_path):
+    run, growth = tmp_path / "run", "nmtdeep.training.trainer:carry_over"
+    for interrupt in (
+        Interrupt(LOSS, 2),
+        Interrupt(growth, 1),
+        Interrupt(growth, 2),  # after the first in the same process
+        Interrupt(growth, 1),  # the second alone
+        Interrupt(f"{LOOP}:Recorder.updated", 3, "term"),
+    ):
         ended = train(nmtdeep, run, *STAGES, interrupt=interrupt)
-        assert ended.code in (-9, 143, 130), (interrupt, ended.err)
+        assert ended.code in (-9, 143), (interrupt, ended.err)
     resumed = train(nmtdeep, run, *STAGES)
     assert resumed.code == 0, resumed.err
     assert contents(run) == contents(staged)
 
 
 @pytest.mark.slow
-def test_two_processes_grow_together_and_resume(nmtdeep, data, tmp_path):
-    choice = (*STAGES, *DOUBLE)
+def test_two_processes_grow_together_by_muon_and_resume(nmtdeep, data, tmp_path):
+    choice = (*STAGES, *DOUBLE, "training.optimizer.type=muon")
     single, run = tmp_path / "one", tmp_path / "two"
     finished = train(nmtdeep, single, *choice)
     assert finished.code == 0, finished.err
@@ -110,14 +96,6 @@ def test_two_processes_grow_together_and_resume(nmtdeep, data, tmp_path):
     assert resumed.code == 0, resumed.err
     assert losses(run) == pytest.approx(losses(single), rel=2e-5)
     assert depth(run / "checkpoint_last") == (4, 2)
-
-
-def test_batches_of_a_later_stage_are_checked_before_the_first(nmtdeep, tmp_path):
-    late = [stage.replace("tokens_per_update: 500", "max_tokens: 7") for stage in STAGES]
-    refused = train(nmtdeep, tmp_path / "run", *late)
-    assert refused.code == 2
-    assert "max_tokens 7" in refused.err
-    assert not list(tmp_path.glob("run/checkpoint_*"))
 
 
 def grow(nmtdeep, source, out, *options):
@@ -191,11 +169,3 @@ def test_impossible_growth_is_refused(nmtdeep, whole, tmp_path):
         assert grow(nmtdeep, whole, tmp_path / "out", *options).code == 2
         assert not (tmp_path / "out" / "config.yaml").exists()
     assert grow(nmtdeep, whole, whole, "--layers", 5).code == 2  # replaces nothing
-
-
-def test_growth_that_ends_a_block_elsewhere_is_warned_of(nmtdeep, staged, tmp_path):
-    odd = grow(nmtdeep, staged, tmp_path / "odd", "--layers", 5)
-    even = grow(nmtdeep, tmp_path / "odd", tmp_path / "even", "--layers", 6)
-    assert (odd.code, even.code) == (0, 0), odd.err + even.err
-    assert "warning" not in odd.err
-    assert "warning: model.encoder.combination.blocks: growing from 5+2 to 6+2" in even.err

@@ -1,7 +1,5 @@
 """Ranks that torchrun starts: the same training, restarted and resumed; and sharded models."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -14,14 +12,6 @@ from safetensors.torch import load_file
 from commands.runs import DOUBLE, contents, losses, train, words
 
 pytestmark = [pytest.mark.usefixtures("data"), pytest.mark.slow]
-
-
-def test_processes_and_torchrun_must_agree(nmtdeep, tmp_path):
-    launched = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "localhost"}
-    command = words(tmp_path / "run", *DOUBLE, "--processes", 2)
-    refused = nmtdeep(*command, environment={**launched, "MASTER_PORT": "29500"})
-    assert refused.code == 2
-    assert "--processes: 2, but torchrun has started 1: omit --processes or torchrun" in refused.err
 
 
 # torchrun loses rank 1 in update 5, starts both again, and gets SIGTERM in the second update.

@@ -1,10 +1,6 @@
 """From raw text to scores by the real commands: N lines in, N lines out."""
 
-from __future__ import annotations
-
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -76,10 +72,9 @@ def check_log_probs(
     assert sums == pytest.approx([log_prob for *_, log_prob in rows], abs=1e-4)
 
 
-@pytest.mark.parametrize("source", ["nasty", "-"])
-def test_as_many_lines_out_as_in(nmtdeep, whole, source):
+def test_as_many_lines_out_as_in(nmtdeep, whole):
     (nmtdeep.folder / "nasty").write_bytes(NASTY.encode())
-    done = nmtdeep("translate", "-m", whole, "-i", source, stdin=NASTY.encode())
+    done = nmtdeep("translate", "-m", whole, "-i", "nasty")
     assert done.code == 0, done.err
     lines = done.out.split("\n")
     assert len(lines) == 9 and lines[-1] == ""
@@ -99,51 +94,21 @@ def test_as_many_lines_out_as_in_with_a_column_of_prefixes(nmtdeep, whole):
     assert wrong.code == 2 and "input line 1: " in wrong.err
 
 
-def test_carriage_returns_change_nothing(nmtdeep, whole):
-    texts = (b"Password\nInvalid code\n", b"Password\r\nInvalid code\r\n")
-    unix, windows = (nmtdeep("translate", "-m", whole, stdin=text) for text in texts)
-    assert windows.out == unix.out
-
-
-@pytest.mark.parametrize("form", ["text", "json", "tsv", "fairseq"])
+@pytest.mark.parametrize("form", ["text", "json"])
 def test_an_empty_input_has_an_empty_output(nmtdeep, whole, form):
     done = nmtdeep("translate", "-m", whole, "--format", form, "-q")
     assert (done.code, done.out, done.err) == (0, "", "")
 
 
-@pytest.mark.parametrize("what", ["kill", "term", "int"])
+@pytest.mark.parametrize("what", ["kill", "term"])
 def test_a_translation_that_was_interrupted_is_resumed(nmtdeep, whole, tmp_path, what):
     command = ("translate", "-m", whole, "-i", "train.en", "-q", "--n-best", 3, "-o")
     assert nmtdeep(*command, tmp_path / "whole").code == 0
     cut = Interrupt("nmtdeep.decoding.streams:render", 60, what)
     out = tmp_path / "out"
-    assert nmtdeep(*command, out, interrupt=cut).code == {"kill": -9, "term": 143, "int": 130}[what]
+    assert nmtdeep(*command, out, interrupt=cut).code == {"kill": -9, "term": 143}[what]
     assert nmtdeep(*command, out, "--resume").code == 0
     assert out.read_bytes() == (tmp_path / "whole").read_bytes()
-
-
-def test_a_reader_that_closes_the_pipe_early_is_not_an_error(folder, whole):
-    command = [sys.executable, "-m", "nmtdeep", "translate", "-m", str(whole), "-i", "train.en"]
-    with subprocess.Popen(
-        [*command, "--format", "json", "--n-best", "4", "-q"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder, pipesize=4096,
-    ) as process:  # fmt: skip
-        assert process.stdout and process.stderr
-        assert json.loads(process.stdout.readline())["line"] == 1
-        process.stdout.close()
-        assert process.stderr.read() == b""
-        assert process.wait() == 1
-
-
-def test_output_is_utf8_whatever_the_locale_says(folder, whole):
-    done = subprocess.run(
-        [sys.executable, "-m", "nmtdeep", "translate", "-m", str(whole), "-q", "--format", "json"],
-        input="größe ☃\n".encode(),
-        env={"PYTHONIOENCODING": "latin-1", "OMP_NUM_THREADS": "1"},
-        capture_output=True, cwd=folder, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.decode("utf-8"))["source"] == "größe ☃"
 
 
 def lines_of(path: Path) -> list[str]:

@@ -1,7 +1,5 @@
 """The kept seeds, and hypothesis' variations of them, through every fuzzed reader."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

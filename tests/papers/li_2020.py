@@ -1,7 +1,5 @@
 """Li et al. 2020: parameter counts of every row, term by term."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from tests.papers.terms import BASE, BIG, Size, decoder_layer, encoder_layer, norm
@@ -45,30 +43,23 @@ def count(name: str, row: Row) -> int:
     return layers + 2 * norm(size.d) + blocks(size, row.blocks) + positions + types * size.d
 
 
-ROWS = {
-    "li-2020/wmt16-en-de/pre-base": Row(BASE, 6, 6),
-    "li-2020/wmt16-en-de/pre-big": Row(BIG, 6, 6),
-    "li-2020/wmt16-en-de/deep-24": Row(BASE, 24, 6),
-    "li-2020/wmt16-en-de/sdt-24": Row(BASE, 24, 6, blocks=4),
-    "li-2020/wmt16-en-de/deep-rpr-24": Row(BASE, 24, 6, relative=True),
-    "li-2020/wmt16-en-de/sdt-rpr-24": Row(BASE, 24, 6, blocks=4, relative=True),
-    "li-2020/wmt16-en-de/deep-48": Row(BASE, 48, 6),
-    "li-2020/wmt16-en-de/sdt-48": Row(BASE, 48, 6, blocks=8),
-    "li-2020/wmt16-en-de/deep-rpr-48": Row(BASE, 48, 6, relative=True),
-    "li-2020/wmt16-en-de/sdt-rpr-48": Row(BASE, 48, 6, blocks=8, relative=True),
+# Both tables have the same rows.
+MODELS = {
+    "pre-base": Row(BASE, 6, 6),
+    "pre-big": Row(BIG, 6, 6),
+    "deep-24": Row(BASE, 24, 6),
+    "sdt-24": Row(BASE, 24, 6, blocks=4),
+    "deep-rpr-24": Row(BASE, 24, 6, relative=True),
+    "sdt-rpr-24": Row(BASE, 24, 6, blocks=4, relative=True),
+    "deep-48": Row(BASE, 48, 6),
+    "sdt-48": Row(BASE, 48, 6, blocks=8),
+    "deep-rpr-48": Row(BASE, 48, 6, relative=True),
+    "sdt-rpr-48": Row(BASE, 48, 6, blocks=8, relative=True),
+}
+ROWS = {f"{table}/{name}": row for table in VOCABULARIES for name, row in MODELS.items()} | {
     "li-2020/wmt16-en-de/deep-24-big": Row(BIG, 24, 6),
     "li-2020/wmt16-en-de/sdt-24-big": Row(BIG, 24, 6, blocks=4),
     "li-2020/wmt16-en-de/deep-rpr-24-big": Row(BIG, 24, 6, relative=True),
     "li-2020/wmt16-en-de/sdt-rpr-24-big": Row(BIG, 24, 6, blocks=4, relative=True),
-    "li-2020/wmt14-en-fr/pre-base": Row(BASE, 6, 6),
-    "li-2020/wmt14-en-fr/pre-big": Row(BIG, 6, 6),
-    "li-2020/wmt14-en-fr/deep-24": Row(BASE, 24, 6),
-    "li-2020/wmt14-en-fr/sdt-24": Row(BASE, 24, 6, blocks=4),
-    "li-2020/wmt14-en-fr/deep-rpr-24": Row(BASE, 24, 6, relative=True),
-    "li-2020/wmt14-en-fr/sdt-rpr-24": Row(BASE, 24, 6, blocks=4, relative=True),
-    "li-2020/wmt14-en-fr/deep-48": Row(BASE, 48, 6),
-    "li-2020/wmt14-en-fr/sdt-48": Row(BASE, 48, 6, blocks=8),
-    "li-2020/wmt14-en-fr/deep-rpr-48": Row(BASE, 48, 6, relative=True),
-    "li-2020/wmt14-en-fr/sdt-rpr-48": Row(BASE, 48, 6, blocks=8, relative=True),
 }
 COUNTS = {name: count(name, row) for name, row in ROWS.items()}

@@ -1,7 +1,5 @@
 """Parameters of the parts of a Transformer, by hand: d is the model width, f the inner one."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

@@ -1,7 +1,5 @@
 """Wang et al. 2019: parameter counts of every row, term by term."""
 
-from __future__ import annotations
-
 from tests.papers.terms import BASE, BIG, Size, decoder_layer, encoder_layer, norm
 
 # Sizes that the printed counts of each table imply; the paper does not print them. It says

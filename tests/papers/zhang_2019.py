@@ -1,7 +1,5 @@
 """Zhang et al. 2019: parameter counts of every row, term by term."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from tests.papers.terms import BASE, BIG, Size, attention, decoder_layer, encoder_layer, norm
@@ -41,7 +39,6 @@ def count(name: str, size: Size, depth: int, decoder: Callable[[Size], int]) -> 
 
 
 ROWS = {
-    "zhang-2019/wmt14-en-de/post-base": (BASE, 6, decoder_layer),
     "zhang-2019/wmt14-en-de/pre-base": (BASE, 6, decoder_layer),
     "zhang-2019/wmt14-en-de/ds-6": (BASE, 6, decoder_layer),
     "zhang-2019/wmt14-en-de/matt-6": (BASE, 6, merged),
@@ -51,20 +48,14 @@ ROWS = {
     "zhang-2019/wmt14-en-de/post-base-50k": (BASE, 6, decoder_layer),
     "zhang-2019/wmt14-en-de/ds-12": (BASE, 12, decoder_layer),
     "zhang-2019/wmt14-en-de/pre-12": (BASE, 12, decoder_layer),
-    "zhang-2019/wmt14-en-de/ds-12-matt": (BASE, 12, merged),
     "zhang-2019/wmt14-en-de/ds-20": (BASE, 20, decoder_layer),
     "zhang-2019/wmt14-en-de/pre-20": (BASE, 20, decoder_layer),
     "zhang-2019/wmt14-en-de/ds-20-matt": (BASE, 20, merged),
     "zhang-2019/wmt14-en-de/post-big": (BIG, 6, decoder_layer),
     "zhang-2019/wmt14-en-de/ds-12-matt-big": (BIG, 12, merged),
     "zhang-2019/wmt14-en-de/ds-20-matt-big": (BIG, 20, merged),
-    "zhang-2019/wmt14-en-fr/post-base": (BASE, 6, decoder_layer),
-    "zhang-2019/wmt14-en-fr/ds-12-matt": (BASE, 12, merged),
-    "zhang-2019/iwslt14-de-en/post-base": (BASE, 6, decoder_layer),
-    "zhang-2019/iwslt14-de-en/ds-12-matt": (BASE, 12, merged),
-    "zhang-2019/wmt18-en-fi/post-base": (BASE, 6, decoder_layer),
-    "zhang-2019/wmt18-en-fi/ds-12-matt": (BASE, 12, merged),
-    "zhang-2019/wmt18-zh-en/post-base": (BASE, 6, decoder_layer),
-    "zhang-2019/wmt18-zh-en/ds-12-matt": (BASE, 12, merged),
 }
+for table in VOCABULARIES:
+    ROWS[f"{table}/post-base"] = (BASE, 6, decoder_layer)
+    ROWS[f"{table}/ds-12-matt"] = (BASE, 12, merged)
 COUNTS = {name: count(name, *row) for name, row in ROWS.items()}

@@ -1,7 +1,5 @@
 """A tiny model of COMET's own classes, with random weights, saved as its checkpoints are."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,9 +1,5 @@
 """Real reference text, damaged by a fixed rule, as the output of a system."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import pytest
 
 
@@ -21,10 +17,10 @@ def damage(lines: list[str], *, every: int) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def german(multi30k: Callable[[str], list[str]]) -> list[str]:
+def german(multi30k):
     return multi30k("test_2016_flickr.de")
 
 
 @pytest.fixture(scope="session")
-def tokens(multi30k: Callable[[str], list[str]]) -> list[str]:
+def tokens(multi30k):
     return multi30k("tok/test_2016_flickr.lc.norm.tok.de")

@@ -1,7 +1,5 @@
 """COMET by a tiny model of COMET's own classes."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from pathlib import Path
@@ -27,11 +25,11 @@ TEXTS = [*SOURCES, *REFERENCE, *HYPOTHESES]
 
 
 @pytest.fixture(scope="module")
-def regression(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+def regression(tmp_path_factory):
     return saved(tmp_path_factory.mktemp("regression"), TEXTS)
 
 
-def test_a_score_is_that_of_comet_itself(regression: tuple[Path, Any]) -> None:
+def test_a_score_is_that_of_comet_itself(regression):
     folder, model = regression
     metric = Comet(str(folder), SOURCES)
     (score,) = score_texts(HYPOTHESES, [REFERENCE], {"comet": metric})
@@ -45,7 +43,7 @@ def test_a_score_is_that_of_comet_itself(regression: tuple[Path, Any]) -> None:
     assert parts[3:5] == ["scale:100", f"comet:{comet.__version__}"]
 
 
-def test_a_model_without_references_ignores_them(tmp_path: Path) -> None:
+def test_a_model_without_references_ignores_them(tmp_path):
     folder, model = saved(tmp_path, TEXTS, "ReferencelessRegression")
     metric = Comet(str(folder), SOURCES)
     (score,) = score_texts(HYPOTHESES, [REFERENCE], {"comet": metric})
@@ -53,7 +51,7 @@ def test_a_model_without_references_ignores_them(tmp_path: Path) -> None:
     assert score.signature.startswith("nrefs:0|")
 
 
-def test_systems_are_compared_by_the_mean_over_sentences(regression: tuple[Path, Any]) -> None:
+def test_systems_are_compared_by_the_mean_over_sentences(regression):
     folder, model = regression
     metric = Comet(str(folder), SOURCES)
     systems = [("other", OTHER)]
@@ -78,7 +76,7 @@ class Stranger:
         return os.mkdir, (str(self.place),)
 
 
-def test_a_checkpoint_cannot_run_code(regression: tuple[Path, Any], tmp_path: Path) -> None:
+def test_a_checkpoint_cannot_run_code(regression, tmp_path):
     folder, _ = regression
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "hparams.yaml").write_bytes((folder / "hparams.yaml").read_bytes())

@@ -1,20 +1,14 @@
 """`nmtdeep score` itself: its output, and its errors for bad input."""
 
-from __future__ import annotations
-
 import gzip
-import json
 import math
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from nmtdeep.cli.main import app
-from nmtdeep.config.decoding import DecodingOptions
-from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import UserError
 
 REFERENCE = ["Der Hund läuft über die Wiese.", "Eine Frau liest ein Buch im Park.", "Zwei Kinder."]
@@ -22,7 +16,7 @@ HYPOTHESES = ["Der Hund rennt über die Wiese.", "Eine Frau liest ein Buch im Pa
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write("hyp", HYPOTHESES)
     write("ref", REFERENCE)
@@ -49,7 +43,7 @@ def refused(*arguments: str) -> str:
     return str(result.exception)
 
 
-def test_plain_lines(here: Path) -> None:
+def test_plain_lines(here):
     bleu, chrf, ter = printed("hyp", "ref")
     # right, of the n-grams in line 1 + 2 + 3: 6 + 8 + 2 of 7 + 8 + 2 words, 4 + 7 + 1 of 14 pairs,
     # 2 + 6 of 11 triples, 1 + 5 of 9 quadruples; 17 words for 18
@@ -61,7 +55,7 @@ def test_plain_lines(here: Path) -> None:
     assert ter.startswith("TER 13.33 ")  # one word changed and one missing, of 15
 
 
-def test_stdin_gzip_and_several_references(here: Path) -> None:
+def test_stdin_gzip_and_several_references(here):
     with gzip.open("other.gz", "wt", encoding="utf-8") as stream:
         stream.writelines(line + "\n" for line in HYPOTHESES)
     stdin = Path("hyp").read_bytes()
@@ -69,21 +63,7 @@ def test_stdin_gzip_and_several_references(here: Path) -> None:
     assert line.startswith("BLEU 100.00 nrefs:2|")
 
 
-def test_json_has_everything(here: Path) -> None:
-    write("worse", ["Hund.", "Frau.", "Buch."])
-    arguments = ("--system", "worse", "--trials", "20", "--json", "--metric", "bleu")
-    entries = json.loads("\n".join(printed("hyp", "ref", *arguments)))
-    assert [entry["kind"] for entry in entries] == ["score", "comparison", "comparison"]
-    whole, baseline, rival = entries
-    assert (whole["system"], whole["metric"], len(whole["details"]["precisions"])) == (
-        ("hyp", "bleu", 4)
-    )
-    assert (baseline["p_value"], rival["system"]) == (None, "worse")
-    assert whole["value"] == baseline["value"]
-    assert all("version:" in entry["signature"] for entry in entries)
-
-
-def test_each_system_is_a_line_with_its_difference(here: Path) -> None:
+def test_each_system_is_a_line_with_its_difference(here):
     write("[bold]same\x1b", HYPOTHESES)
     arguments = ("--system", "[bold]same\x1b", "--trials", "50", "--metric", "chrf")
     _, baseline, line = printed("hyp", "ref", *arguments)
@@ -108,40 +88,29 @@ LONG = ["X", "a " * 201, "X"]
         (RAW, RAW, "", None),
         (TOKENS, RAW, "", "look tokenized, but bleu, chrf, ter expect raw text"),
         (RAW, RAW, "--metric bleu-tok", "looks raw, but bleu-tok counts the.*--tokenize LANG"),
-        (RAW, RAW, "--metric bleu-tok --tokenize de", None),
-        (TOKENS, TOKENS, "--metric bleu-tok", None),
         ([line.lower() for line in RAW], RAW, "", "and bleu, chrf count each one of"),
         ([line.lower() for line in RAW], RAW, "--metric bleu-lc --metric ter", None),
         ([line.lower() for line in RAW], RAW, "--metric bleu-intl", "use --metric bleu-intl-lc$"),
-        (["我买了新的手机。"] * 3, ["我买了新的iPhone手机。"] * 3, "--metric bleu-zh", None),
         (["我买了新的iphone手机。"] * 3, ["我买了新的iPhone手机。"] * 3, "--metric bleu-zh", None),
-        (["მე წიგნს ვკითხულობ"] * 3, ["მე წიგნს ვკითხულობ Facebook"] * 3, "", None),
         (["قرأت الكتاب"] * 3, ["قرأت كتاب Python"] * 3, "", None),
-        ([""] * 3, RAW, "", None),
         (CHINESE, CHINESE, "", "bleu, ter count a line as about one word: use --metric bleu-zh"),
         (CHINESE, CHINESE, "--metric bleu-zh --metric chrf --metric bleu-char", None),
-        ([" ".join(line[:9]) for line in CHINESE], [" ".join("我喜欢")] * 3, "", None),
         (["私は東京に行きます。"] * 3, ["ありがとう"] * 3, "--metric bleu", "bleu-(ja|char) "),
-        (["ฉันรักภาษาไทยมาก"] * 3, ["ฉันรักภาษาไทย"] * 3, "--metric ter", "--metric bleu-char"),
-        (["나는 학교에 갑니다."] * 3, ["나는 집에 갑니다."] * 3, "", None),
         (["Sie kam aus 北京."] * 3, ["Er kam aus 北京."] * 3, "", None),
         (RAW, BPE, "", r"there are subwords \(@@\) in the reference"),
         (PIECES, RAW, "", r"there are subwords \(▁\) in the hypotheses"),
         (MAIL, MAIL, "", None),
         (LONG, RAW, "--metric ter", "line 2 has 201 words, and ter takes minutes"),
-        (["A", "a " * 200, "A"], RAW, "--metric ter", None),
     ],
 )
-def test_text_of_the_wrong_form_causes_a_warning(
-    here: Path, hypotheses: list[str], reference: list[str], options: str, warning: str | None
-) -> None:
+def test_text_of_the_wrong_form_causes_a_warning(here, hypotheses, reference, options, warning):
     write("hyp", hypotheses)
     write("ref", reference)
     printed_to_stderr = invoke("hyp", "ref", *options.split()).stderr
     assert re.search(warning, printed_to_stderr) if warning else printed_to_stderr == ""
 
 
-def test_bad_files_are_named(here: Path) -> None:
+def test_bad_files_are_named(here):
     write("short", REFERENCE[:2])
     assert "hyp has 3, short has 2" in refused("hyp", "ref", "short")
     assert "hyp has 3, short has 2" in refused("hyp", "ref", "--system", "short")
@@ -163,41 +132,10 @@ def test_bad_files_are_named(here: Path) -> None:
         (("hyp",), "pass HYP and REF"),
         (("hyp", "ref", "--metric", "belu"), "did you mean bleu?"),
         (("hyp", "ref", "--tokenize", "de"), "add --metric bleu-tok"),
-        (("hyp", "ref", "--replace-unicode-punctuation"), "--tokenize LANG"),
         (("hyp", "ref", "--log-prob"), "add --model"),
-        (("hyp", "ref", "--source", "ref"), "--source: needs a model"),
         (("-", "-"), "only once"),
-        (("-m", "run", "--source", "hyp"), "--model: takes --source FILE and --reference FILE"),
         (("-m", "run", "--log-prob"), "--model: takes --source FILE and --target FILE"),
-        (
-            ("hyp", "-m", "run", "--source", "hyp", "--reference", "ref"),
-            "--model: cannot be combined with HYP and REF",
-        ),
     ],
 )
-def test_contradictions_are_refused(here: Path, arguments: tuple[str, ...], message: str) -> None:
+def test_contradictions_are_refused(here, arguments, message):
     assert message in refused(*arguments)
-
-
-def test_a_model_scores_as_its_translations_do(here: Path, tiny_run: Any) -> None:
-    options = DecodingOptions(beam=1, device="cpu")
-    sources = tiny_run.sources[:3]
-    write("src", sources)
-    translations = Translator.load([tiny_run.newer], options).translate(sources)
-    write("hyp", [translation.text for translation in translations])
-    model = ("-m", str(tiny_run.newer), "--beam", "1", "--device", "cpu")
-    assert printed(*model, "--source", "src", "--reference", "ref") == printed("hyp", "ref")
-
-
-def test_log_probabilities_are_printed_by_line_and_summed(here: Path, tiny_run: Any) -> None:
-    write("src", tiny_run.sources[:3])
-    arguments = ("-m", str(tiny_run.newer), "--source", "src", "--target", "ref", "--log-prob")
-    rows = json.loads(invoke(*arguments, "--json").stdout)
-    result = invoke(*arguments)
-    for row, line in zip(rows, result.stdout.splitlines(), strict=True):
-        total, tokens = math.fsum(row["each"]), len(row["each"])
-        assert (row["log_prob"], row["tokens"]) == (pytest.approx(total), tokens)
-        assert line == f"{total:.4f}\t{tokens}\t{total / tokens:.4f}"
-    total, tokens = sum(row["log_prob"] for row in rows), sum(row["tokens"] for row in rows)
-    summary = f"log-probability {total:.2f}, perplexity {math.exp(-total / tokens):.3f}"
-    assert f"3 sentences, {tokens} tokens, {summary}" in result.stderr

@@ -1,7 +1,5 @@
 """p is 1 for no difference and small for a large one; the same seed leads to the same numbers."""
 
-from __future__ import annotations
-
 import pytest
 
 from nmtdeep.scoring import score_texts, scorers
@@ -21,14 +19,14 @@ def compare(
 
 
 @pytest.fixture(scope="module")
-def corpus(german: list[str]) -> tuple[list[str], list[str], list[str]]:
+def corpus(german):
     reference = german[:300]
     return damage(reference, every=6), damage(reference, every=2), reference
 
 
 @pytest.mark.parametrize("test", TESTS)
-@pytest.mark.parametrize("metric", ["bleu", "bleu-tok", "chrf", "ter"])
-def test_identical_and_much_worse(corpus, test: str, metric: str) -> None:
+@pytest.mark.parametrize("metric", ["bleu-tok", "ter"])
+def test_identical_and_much_worse(corpus, test, metric):
     better, worse, reference = corpus
     _, same = compare(better, better, reference, metric, test=test, trials=200)
     assert (same.p_value, same.difference) == (1.0, 0.0)
@@ -38,11 +36,11 @@ def test_identical_and_much_worse(corpus, test: str, metric: str) -> None:
     assert (second.difference < 0) == (metric != "ter")
 
 
-def test_values_equal_those_of_the_metric(corpus) -> None:
+def test_values_equal_those_of_the_metric(corpus):
     better, worse, reference = corpus
     metrics = scorers(["bleu", "bleu-intl", "ter"])
     systems = [("b", worse), ("c", better)]
-    comparisons = compare_systems(("a", better), systems, [reference], metrics)
+    comparisons = compare_systems(("a", better), systems, [reference], metrics, trials=9)
     scores = [
         score.value
         for metric in metrics
@@ -55,10 +53,8 @@ def test_values_equal_those_of_the_metric(corpus) -> None:
 
 
 @pytest.mark.parametrize("test", TESTS)
-@pytest.mark.parametrize("differing", [1, 2, 5, 7])
-def test_p_is_no_smaller_than_a_coin_for_each_differing_line(
-    corpus, test: str, differing: int
-) -> None:
+@pytest.mark.parametrize("differing", [1, 5, 7])
+def test_p_is_no_smaller_than_a_coin_for_each_differing_line(corpus, test, differing):
     """n fair coins fall on the same side, whichever, with probability 2 * 0.5^n (sign test)."""
     reference = corpus[2]
     worse = ["" if line < differing else text for line, text in enumerate(reference)]
@@ -72,7 +68,7 @@ def test_p_is_no_smaller_than_a_coin_for_each_differing_line(
 
 
 @pytest.mark.parametrize("test", TESTS)
-def test_the_seed_is_sacrebleus(corpus, test: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_seed_is_sacrebleus(corpus, test, monkeypatch):
     better, _, reference = corpus
     system = damage(reference, every=7)  # as good: p is neither end of the scale
     runs = []

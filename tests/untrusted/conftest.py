@@ -1,10 +1,6 @@
 """An untrusted run and data directory, and the user's files next to them."""
 
-from __future__ import annotations
-
 import shutil
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,7 +8,7 @@ from untrusted.strangers import SECRET
 
 
 @pytest.fixture
-def here(tiny_run: Any, tmp_path: Path) -> Path:
+def here(tiny_run, tmp_path):
     """An untrusted run in `run`, a data directory in `data`, and the user's files in `secret`."""
     shutil.copytree(tiny_run.path, tmp_path / "run", symlinks=True)
     shutil.copytree(tiny_run.data.path, tmp_path / "data")
@@ -23,6 +19,6 @@ def here(tiny_run: Any, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def theirs(here: Path) -> Path:
+def theirs(here):
     """The untrusted checkpoint."""
     return here / "run" / "checkpoint_20"

@@ -1,7 +1,5 @@
 """Helpers for tests of untrusted directories."""
 
-from __future__ import annotations
-
 import json
 import re
 import resource

@@ -3,8 +3,6 @@
 Its checksums match: they protect from accidents, not from attackers.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import pickle
@@ -21,9 +19,8 @@ import torch
 
 from nmtdeep import checkpoint
 from nmtdeep.averaging import choose
-from nmtdeep.config.load import load_recipe
 from nmtdeep.data.corpus import DataDirectory
-from nmtdeep.errors import ConfigError, DataError, UserError
+from nmtdeep.errors import DataError, UserError
 from nmtdeep.files import write_sums
 from nmtdeep.preprocessing.inputs import check_free
 from nmtdeep.training.run_directory import open_run
@@ -44,7 +41,7 @@ class Payload:
 
 @pytest.mark.parametrize("name", [checkpoint.MODEL, checkpoint.OPTIMIZER, checkpoint.STATE])
 @pytest.mark.parametrize("by", ["pickle", "torch"])
-def test_a_pickle_is_not_opened_as_one(name: str, by: str, theirs: Path, here: Path) -> None:
+def test_a_pickle_is_not_opened_as_one(name, by, theirs, here):
     payload = Payload(here / "owned")
     if by == "pickle":
         (theirs / name).write_bytes(pickle.dumps(payload))
@@ -71,9 +68,7 @@ def test_a_pickle_is_not_opened_as_one(name: str, by: str, theirs: Path, here: P
     ],
     ids=["call", "name", "aliases", "absolute", "above", "deep"],
 )
-def test_yaml_builds_nothing_and_extends_nothing(
-    file: str, line: str, theirs: Path, here: Path
-) -> None:
+def test_yaml_builds_nothing_and_extends_nothing(file, line, theirs, here):
     (here / "secret.yaml").write_text("model: {width: 2}\n")
     content = (theirs / file).read_text(encoding="utf-8")
     content = re.sub(r"(?m)^description:.*\n", "", content)
@@ -81,13 +76,6 @@ def test_yaml_builds_nothing_and_extends_nothing(
     write_sums(theirs)
     assert str(theirs / file) in refused(theirs)
     assert not (here / "owned").exists()
-
-
-def test_a_recipe_extends_files_and_waits_for_no_pipe(here: Path) -> None:
-    os.mkfifo(here / "pipe.yaml")
-    (here / "mine.yaml").write_text("extends: pipe.yaml\n")
-    with pytest.raises(ConfigError, match=r"no such file"):
-        load_recipe(str(here / "mine.yaml"))
 
 
 # Places
@@ -100,7 +88,7 @@ def test_a_recipe_extends_files_and_waits_for_no_pipe(here: Path) -> None:
         ("data", "valid.en text/vocabulary.tsv train.de.tokens data.json"),
     ],
 )
-def test_a_link_out_of_a_directory_is_not_followed(place: str, names: str, here: Path) -> None:
+def test_a_link_out_of_a_directory_is_not_followed(place, names, here):
     load = DataDirectory.open if place == "data" else checkpoint.load
     for name in (*names.split(), "SHA256SUMS"):
         file = here / place / name
@@ -113,7 +101,7 @@ def test_a_link_out_of_a_directory_is_not_followed(place: str, names: str, here:
         (here / "away").rename(file)
 
 
-def test_a_file_instead_of_a_link_names_nothing_elsewhere(here: Path) -> None:
+def test_a_file_instead_of_a_link_names_nothing_elsewhere(here):
     run = here / "run"
     shutil.copytree(run / "checkpoint_15", here / "checkpoint_15")
     (run / "checkpoint_last").unlink()
@@ -133,7 +121,7 @@ def test_a_file_instead_of_a_link_names_nothing_elsewhere(here: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["link", "pipe"])
-def test_the_copy_of_a_link_is_checked_as_a_checkpoint(how: str, here: Path) -> None:
+def test_the_copy_of_a_link_is_checked_as_a_checkpoint(how, here):
     run = here / "run"
     (run / "checkpoint_last").unlink()
     copy = Path(shutil.copytree(run / "checkpoint_15", run / "checkpoint_last"))
@@ -147,7 +135,7 @@ def test_the_copy_of_a_link_is_checked_as_a_checkpoint(how: str, here: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["checkpoint_best", "checkpoint_average", "checkpoint_99"])
-def test_a_run_has_no_checkpoint_elsewhere(name: str, here: Path) -> None:
+def test_a_run_has_no_checkpoint_elsewhere(name, here):
     (here / "run" / "checkpoint_last").unlink()
     shutil.move(here / "run" / "checkpoint_15", here / "elsewhere")
     (here / "run" / name).symlink_to("../elsewhere")
@@ -167,9 +155,7 @@ def test_a_run_has_no_checkpoint_elsewhere(name: str, here: Path) -> None:
         ("checkpoint_30", "../ours"),
     ],
 )
-def test_a_training_writes_and_deletes_nothing_elsewhere(
-    name: str, target: str, here: Path, tiny_run: Any
-) -> None:
+def test_a_training_writes_and_deletes_nothing_elsewhere(name, target, here, tiny_run):
     run = here / "run"
     (run / name).unlink(missing_ok=True)
     (run / name).symlink_to(target)
@@ -183,7 +169,7 @@ def test_a_training_writes_and_deletes_nothing_elsewhere(
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "text/bpe.codes", "SHA256SUMS"])
-def test_a_pipe_instead_of_a_file_is_not_waited_for(name: str, theirs: Path) -> None:
+def test_a_pipe_instead_of_a_file_is_not_waited_for(name, theirs):
     (theirs / name).unlink()
     os.mkfifo(theirs / name)
     said: list[str] = []
@@ -203,16 +189,14 @@ FORGERIES: dict[str, Callable[[dict[str, Any]], object]] = {
 
 
 @pytest.mark.parametrize("forgery", FORGERIES.values(), ids=FORGERIES)
-def test_a_forged_index_makes_no_path(
-    forgery: Callable[[dict[str, Any]], object], here: Path
-) -> None:
+def test_a_forged_index_makes_no_path(forgery, here):
     forge(here / "data", forgery)
     message = refused(here / "data", DataError, DataDirectory.open)
     assert message.startswith(f"{here / 'data' / 'data.json'}: broken (")
 
 
 @pytest.mark.parametrize("name", ["text", "folder"])
-def test_overwriting_writes_and_deletes_through_no_link(name: str, here: Path) -> None:
+def test_overwriting_writes_and_deletes_through_no_link(name, here):
     shutil.rmtree(here / "data" / name, ignore_errors=True)
     (here / "data" / name).symlink_to("../ours")
     with pytest.raises(UserError, match=f"{name}: not a file of nmtdeep preprocess"):
@@ -220,11 +204,10 @@ def test_overwriting_writes_and_deletes_through_no_link(name: str, here: Path) -
     assert [path.name for path in (here / "ours").iterdir()] == ["epoch-0.en.tokens"]
 
 
-@pytest.mark.parametrize("name", ["text/../../../secret", "/etc/passwd"])
-def test_checksums_name_nothing_elsewhere(name: str, theirs: Path, here: Path) -> None:
+def test_checksums_name_nothing_elsewhere(theirs, here):
     for directory in (theirs, here / "data"):
         with (directory / "SHA256SUMS").open("a") as sums:
-            sums.write(f"{hashlib.sha256(SECRET.encode()).hexdigest()}  {name}\n")
+            sums.write(f"{hashlib.sha256(SECRET.encode()).hexdigest()}  text/../../../secret\n")
     assert "SHA256SUMS: names a file outside" in refused(theirs)
     assert "SHA256SUMS: names a file outside" in refused(
         here / "data", DataError, DataDirectory.open

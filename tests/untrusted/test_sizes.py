@@ -1,10 +1,7 @@
 """False sizes, numbers and names are rejected before memory is allocated for them."""
 
-from __future__ import annotations
-
 import json
 import struct
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,7 +38,7 @@ from untrusted.strangers import refused, rewrite
     ],
     ids=["width", "depth", "overflow", "positions", "sublayers"],
 )
-def test_a_model_that_claims_more_than_its_file_holds(pattern: str, new: str, theirs: Path) -> None:
+def test_a_model_that_claims_more_than_its_file_holds(pattern, new, theirs):
     rewrite(theirs / "config.yaml", pattern, new)
     assert f"{theirs / checkpoint.MODEL}: belongs to another model" in refused(theirs)
 
@@ -68,13 +65,13 @@ LIES = {
 
 
 @pytest.mark.parametrize("content", LIES.values(), ids=LIES)
-def test_a_header_with_false_sizes(content: bytes, theirs: Path) -> None:
+def test_a_header_with_false_sizes(content, theirs):
     (theirs / checkpoint.MODEL).write_bytes(content)
     write_sums(theirs)
     assert f"{theirs / checkpoint.MODEL}: not a whole safetensors file" in refused(theirs)
 
 
-def test_a_header_of_many_names(theirs: Path) -> None:
+def test_a_header_of_many_names(theirs):
     """10 MB of names are read; 18 MB, which would take 400 MB, are not."""
     file = theirs / checkpoint.MODEL
     empty = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
@@ -88,7 +85,7 @@ def test_a_header_of_many_names(theirs: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["int64", "complex64", "float8_e4m3fn"])
-def test_weights_of_another_type(kind: str, theirs: Path, recwarn: pytest.WarningsRecorder) -> None:
+def test_weights_of_another_type(kind, theirs, recwarn):
     tensors = load_file(theirs / checkpoint.MODEL)
     name = next(iter(tensors))
     tensors[name] = tensors[name].abs().to(getattr(torch, kind))
@@ -112,7 +109,7 @@ STATES = {
 
 
 @pytest.mark.parametrize("content", STATES.values(), ids=STATES)
-def test_an_invalid_state(content: str, theirs: Path) -> None:
+def test_an_invalid_state(content, theirs):
     (theirs / checkpoint.STATE).write_text(content)
     write_sums(theirs)
     assert str(theirs / checkpoint.STATE) in refused(theirs)
@@ -121,20 +118,20 @@ def test_an_invalid_state(content: str, theirs: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value"), [("update", 1e400), ("position", [-1, 0, 0, 0]), ("scaler", [])]
 )
-def test_an_impossible_position(name: str, value: Any, tiny_run: Any) -> None:
+def test_an_impossible_position(name, value, tiny_run):
     state = checkpoint.read_state(tiny_run.newer)
     with pytest.raises(CheckpointError, match="not a valid training state"):
         Progress.from_json(state | {name: value})
 
 
-def test_a_vocabulary_of_gigabytes_is_not_read(theirs: Path) -> None:
+def test_a_vocabulary_of_gigabytes_is_not_read(theirs):
     with (theirs / "text" / "vocabulary.tsv").open("ab") as stream:
         stream.truncate(1 << 40)  # takes no room on the disk
     message = refused(theirs / "text", DataError, TextPipeline.load)
     assert "vocabulary.tsv: larger than 256 MiB" in message
 
 
-def test_vocabularies_that_one_table_cannot_serve(theirs: Path) -> None:
+def test_vocabularies_that_one_table_cannot_serve(theirs):
     rewrite(theirs / "text" / "text.yaml", r"sharing: shared", "sharing: separate")
     lines = (theirs / "text" / "vocabulary.tsv").read_text(encoding="utf-8")
     (theirs / "text" / "vocabulary.en.tsv").write_text(lines, encoding="utf-8")
@@ -157,9 +154,7 @@ FORGERIES: dict[str, tuple[str, int, int, str]] = {
 
 
 @pytest.mark.parametrize(("end", "place", "value", "said"), FORGERIES.values(), ids=FORGERIES)
-def test_a_forged_corpus_is_an_error(
-    end: str, place: int, value: int, said: str, here: Path
-) -> None:
+def test_a_forged_corpus_is_an_error(end, place, value, said, here):
     data = here / "data"
     side = DataDirectory.open(data).corpus("train").source
     numbers = {"tokens": np.array(side.tokens), "offsets": np.array(side.offsets)}
@@ -174,7 +169,7 @@ def test_a_forged_corpus_is_an_error(
 # Terminals
 
 
-def test_no_message_has_control_characters(theirs: Path) -> None:
+def test_no_message_has_control_characters(theirs):
     rewrite(theirs / "config.yaml", r"(?m)^model:", '"\\\\e]0;owned\\\\a\\\\e[2J": 1\nmodel:')
     message = refused(theirs)
     assert "\\x1b[2J" in message
@@ -184,7 +179,7 @@ def test_no_message_has_control_characters(theirs: Path) -> None:
 # The other ways in
 
 
-def test_growing_and_averaging_reject_it_too(theirs: Path, here: Path) -> None:
+def test_growing_and_averaging_reject_it_too(theirs, here):
     rewrite(theirs / "config.yaml", r"(?m)^  width: 16", "  width: 1000000000")
     for procedure in (
         lambda path: average([path], here / "average"),

@@ -1,10 +1,9 @@
 """A Transformer as fairseq's documentation and the DLCL release describe it, in plain formulas.
 
-Independent of the package, sentence by sentence and head by head, with fairseq's names and ids
-(padding 1, end 2, unknown 3, positions from 2). All in float64.
+Independent of the package, sentence by sentence and head by head, with fairseq's ids (padding 1,
+end 2, unknown 3, positions from 2), and the names of version 0.6.2; later ones: written_by_fairseq.
+All in float64.
 """
-
-from __future__ import annotations
 
 import math
 from argparse import Namespace
@@ -20,7 +19,6 @@ class FairseqLike:
     """Random weights under fairseq's names, and their logits.
 
     Args:
-        style: names and layout of tensors in versions of fairseq: old, new.
         sharing: all, decoder, none.
         history: None, dlcl, simple.
         groups: last size of the weights of `dlcl`.
@@ -30,7 +28,6 @@ class FairseqLike:
     def __init__(
         self,
         *,
-        style: str = "old",
         pre_norm: bool = True,
         depths: tuple[int, int] = (3, 2),
         types: tuple[int, int] = (11, 11),
@@ -40,7 +37,7 @@ class FairseqLike:
         softmax: bool = False,
         biases: bool = True,
     ) -> None:
-        self.style, self.pre_norm, self.history = style, pre_norm, history
+        self.pre_norm, self.history = pre_norm, history
         self.width, self.heads, self.inner, self.biases = 8, 2, 12, biases
         self.softmax, self.groups = softmax, groups
         self.depths = dict(zip(("encoder", "decoder"), depths, strict=True))
@@ -72,21 +69,14 @@ class FairseqLike:
         self.state["encoder.embed_tokens.weight"] = source
         self.state["decoder.embed_tokens.weight"] = target
         if sharing == "none":
-            name = "embed_out" if self.style == "old" else "output_projection.weight"
-            self.state[f"decoder.{name}"] = self.draw(types[1], self.width)
-        elif self.style == "new":
-            self.state["decoder.output_projection.weight"] = target
+            self.state["decoder.embed_out"] = self.draw(types[1], self.width)
 
     def _draw_stack(self, side: str) -> None:
         blocks = ("self_attn", "encoder_attn", "final")[:: 1 if side == "decoder" else 2]
         for layer in range(self.depths[side]):
             name = f"{side}.layers.{layer}"
             for place, block in enumerate(blocks):
-                self._draw_norm(
-                    f"{name}.layer_norms.{place}"
-                    if self.style == "old"
-                    else f"{name}.{block}_layer_norm"
-                )
+                self._draw_norm(f"{name}.layer_norms.{place}")
                 if block != "final":
                     self._draw_attention(f"{name}.{block}")
             self._draw_linear(f"{name}.fc1", self.inner, self.width)
@@ -94,8 +84,6 @@ class FairseqLike:
         if self.pre_norm:
             self._draw_norm(f"{side}.layer_norm")
         self.state[f"{side}.embed_positions._float_tensor"] = torch.zeros(1)
-        if self.style == "new":
-            self.state[f"{side}.version"] = torch.tensor([3.0])
         count = self.depths[side] + 1
         if self.history:
             shape = (count, count, self.groups)[: 3 if self.history == "dlcl" else 2]
@@ -112,17 +100,12 @@ class FairseqLike:
         self.state[f"{name}.bias"] = self.draw(outputs)
 
     def _draw_attention(self, name: str) -> None:
-        if self.style == "old":
-            self.state[f"{name}.in_proj_weight"] = self.draw(3 * self.width, self.width)
-            if self.biases:
-                self.state[f"{name}.in_proj_bias"] = self.draw(3 * self.width)
-        else:
-            for part in "qkv":
-                self._draw_linear(f"{name}.{part}_proj", self.width, self.width)
+        self.state[f"{name}.in_proj_weight"] = self.draw(3 * self.width, self.width)
         self._draw_linear(f"{name}.out_proj", self.width, self.width)
-        if not self.biases:
-            for part in ("q_proj", "k_proj", "v_proj", "out_proj"):
-                self.state.pop(f"{name}.{part}.bias", None)
+        if self.biases:
+            self.state[f"{name}.in_proj_bias"] = self.draw(3 * self.width)
+        else:
+            del self.state[f"{name}.out_proj.bias"]
 
     def of(self, name: str) -> Tensor:
         return self.state[name].double()
@@ -137,15 +120,11 @@ class FairseqLike:
         return y + self.of(f"{name}.bias") if f"{name}.bias" in self.state else y
 
     def attention(self, name: str, x: Tensor, memory: Tensor, *, causal: bool) -> Tensor:
-        if self.style == "old":
-            weights = self.of(f"{name}.in_proj_weight").chunk(3)
-            none = torch.zeros(3 * self.width).double()
-            biases = (self.of(f"{name}.in_proj_bias") if self.biases else none).chunk(3)
-            read = (x, memory, memory)
-            q, k, v = (y @ w.T + b for y, w, b in zip(read, weights, biases, strict=True))
-        else:
-            q = self.linear(f"{name}.q_proj", x)
-            k, v = (self.linear(f"{name}.{part}_proj", memory) for part in "kv")
+        weights = self.of(f"{name}.in_proj_weight").chunk(3)
+        none = torch.zeros(3 * self.width).double()
+        biases = (self.of(f"{name}.in_proj_bias") if self.biases else none).chunk(3)
+        read = (x, memory, memory)
+        q, k, v = (y @ w.T + b for y, w, b in zip(read, weights, biases, strict=True))
         size, heads = self.width // self.heads, []
         for head in range(self.heads):
             cut = slice(head * size, (head + 1) * size)
@@ -197,8 +176,7 @@ class FairseqLike:
         for layer in range(self.depths[side]):
             name, x = f"{side}.layers.{layer}", self.combined(side, outputs)
             for place, block in enumerate(names):
-                old = self.style == "old"
-                norm = f"{name}.layer_norms.{place}" if old else f"{name}.{block}_layer_norm"
+                norm = f"{name}.layer_norms.{place}"
                 y = self.norm(norm, x) if self.pre_norm else x
                 if block == "final":
                     y = self.linear(f"{name}.fc2", self.linear(f"{name}.fc1", y).clamp(min=0))
@@ -216,10 +194,8 @@ class FairseqLike:
         """`(target, types)`; `target` begins with EOS, `source` ends with it."""
         memory = self.stack("encoder", self.embed("encoder", source), None)
         top = self.stack("decoder", self.embed("decoder", target), memory)
-        for name in ("embed_out", "output_projection.weight", "embed_tokens.weight"):
-            if f"decoder.{name}" in self.state:
-                return top @ self.of(f"decoder.{name}").T
-        raise AssertionError("no output")
+        own = "decoder.embed_out" in self.state
+        return top @ self.of("decoder.embed_out" if own else "decoder.embed_tokens.weight").T
 
     def file(self, **more: Any) -> dict[str, Any]:
         """The contents of a checkpoint."""

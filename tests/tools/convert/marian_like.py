@@ -1,9 +1,8 @@
 """Directories of MarianMT models with random weights, as transformers saves them."""
 
-from __future__ import annotations
-
 import io
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ LINES = [f"a line of text number {number} has some words" for number in range(20
 WIDTH, INNER, DEPTHS = 8, 12, {"encoder": 3, "decoder": 2}
 
 
+@cache
 def model_file(size: int = 40) -> bytes:
     """A SentencePiece model of a few lines."""
     out = io.BytesIO()

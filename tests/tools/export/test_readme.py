@@ -1,7 +1,5 @@
 """The steps in the README of an export do what the text pipeline does."""
 
-from __future__ import annotations
-
 import io
 import re
 import unicodedata
@@ -33,7 +31,7 @@ LINES = [
 @pytest.mark.parametrize("hyphens", [False, True])
 @pytest.mark.parametrize("lowercase", [False, True])
 @pytest.mark.parametrize("rules", ["original", "protected"])
-def test_the_steps_by_hand_return_our_subwords(hyphens: bool, lowercase: bool, rules: str) -> None:
+def test_the_steps_by_hand_return_our_subwords(hyphens, lowercase, rules):
     merges = learn({"things": 4, "thing": 3, "cat": 2, "cats": 2, "known": 5}, 12)
     tokenizer = {"type": "moses_bpe", "rules": rules}
     settings = {"aggressive_hyphens": hyphens, "lowercase": lowercase, "tokenizer": tokenizer}
@@ -52,7 +50,7 @@ def test_the_steps_by_hand_return_our_subwords(hyphens: bool, lowercase: bool, r
         assert split.process_line(" ".join(by_hand)).split() == pipeline.source.split(line)
 
 
-def test_the_step_of_sentencepiece_returns_our_subwords(tmp_path, monkeypatch) -> None:
+def test_the_step_of_sentencepiece_returns_our_subwords(tmp_path, monkeypatch):
     model = sentencepiece.learn(LINES * 9, SentencePiece(size=330), normalize=True)
     text = Text.model_validate({"tokenizer": "sentencepiece"})
     types = Vocabulary.of_pieces(model.pieces, {}, text.vocabulary)

@@ -1,18 +1,14 @@
 """CTranslate2 computes and finds with an exported model what nmtdeep computes and finds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from nmtdeep.config.model import Model
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import Vocabulary
 from nmtdeep.tools.export import to_ctranslate2
-from nmtdeep.tools.export.weights import of_model
 
 from .models import SETTINGS, SOURCES, TOKENS, best, config, trained
 
@@ -68,25 +64,16 @@ def check(model: Transformer, section: Model, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_ctranslate2_has_equal_scores_and_translations(kind: str, tmp_path: Path) -> None:
+def test_ctranslate2_has_equal_scores_and_translations(kind, tmp_path):
     check(trained(KINDS[kind]), KINDS[kind], tmp_path)
 
 
 @pytest.fixture(scope="module")
-def model() -> Transformer:
+def model():
     return trained(KINDS["pre-norm"], updates=1)
 
 
-@pytest.mark.parametrize("place", ["encoder", "decoder"])
-def test_positions_reach_to_the_last_row_of_the_table(model: Transformer, place: str) -> None:
-    table = getattr(of_model(model, KINDS["pre-norm"], rows=2048), place).positions
-    embedding = model.source_embedding if place == "encoder" else model.target_embedding
-    last = embedding.positions(torch.zeros(1, 1, 32), 2047)
-    assert len(table) == 2048 == to_ctranslate2.POSITIONS
-    assert torch.equal(table[-1], last[0, 0])
-
-
-def test_everything_that_is_not_supported_is_listed() -> None:
+def test_everything_that_is_not_supported_is_listed():
     model = config(
         "pre_norm",
         "rezero",
@@ -106,9 +93,7 @@ def test_everything_that_is_not_supported_is_listed() -> None:
     assert [to_ctranslate2.unsupported(kind) for kind in KINDS.values()] == [[]] * len(KINDS)
 
 
-def test_types_that_fill_up_a_vocabulary_are_never_produced(
-    model: Transformer, tmp_path: Path
-) -> None:
+def test_types_that_fill_up_a_vocabulary_are_never_produced(model, tmp_path):
     section, sources = KINDS["pre-norm"], [words(source) for source in SOURCES]
     usual = to_ctranslate2.search_options(SETTINGS, Vocabulary(tuple(TOKENS), (0,) * len(TOKENS)))
     assert usual["suppress_sequences"] == [["<pad>"]]

@@ -1,8 +1,5 @@
 """transformers loads an exported model as one of its classes, which computes and finds the same."""
 
-from __future__ import annotations
-
-import json
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +76,7 @@ def largest_difference(theirs: Any, model: Transformer, start: int) -> float:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_transformers_has_equal_logits_and_translations(kind: str, tmp_path: Path) -> None:
+def test_transformers_has_equal_logits_and_translations(kind, tmp_path):
     model = trained(KINDS[kind])
     written(tmp_path, model, KINDS[kind])
     theirs = loaded(tmp_path, CLASSES.get(kind, "MarianMTModel"))
@@ -96,7 +93,7 @@ def test_transformers_has_equal_logits_and_translations(kind: str, tmp_path: Pat
     ]
 
 
-def test_the_tokenizer_returns_our_ids_for_split_text(tmp_path: Path) -> None:
+def test_the_tokenizer_returns_our_ids_for_split_text(tmp_path):
     transformers = pytest.importorskip("transformers")
     target = [*TOKENS[:-2], "über@@", "<filler0>"]
     kind = KINDS["own source table, biases inside only"]
@@ -109,7 +106,7 @@ def test_the_tokenizer_returns_our_ids_for_split_text(tmp_path: Path) -> None:
     assert source([""]).input_ids == [[EOS]]
 
 
-def test_everything_that_is_not_supported_is_listed() -> None:
+def test_everything_that_is_not_supported_is_listed():
     model = config(
         "normalized",
         "pre_norm",
@@ -124,21 +121,3 @@ def test_everything_that_is_not_supported_is_listed() -> None:
         "model.norm_epsilon",
     ]
     assert [to_huggingface.unsupported(kind) for kind in KINDS.values()] == [[]] * len(KINDS)
-
-
-CHANGES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
-    ("rezero", {}, {"residual": "pre_norm"}),
-    ("no_norm", {}, {"residual": "post_norm"}),
-    ("pre_norm", {"embeddings": {"sharing": "decoder"}}, {"embeddings": {"sharing": "all"}}),
-    ("pre_norm", {"embeddings": {"sharing": "none"}}, {"residual": "post_norm"}),
-    ("post_norm", {"positions": "relative"}, {"positions": "sinusoidal"}),
-    ("pre_norm", {"bridge": "transparent"}, {"bridge": "top_layer"}),
-]
-
-
-def test_types_that_fill_up_a_vocabulary_are_suppressed(tmp_path: Path) -> None:
-    section = config("post_norm", embeddings={"sharing": "none"})
-    target = [*TOKENS[:-2], "<filler0>", "<filler1>"]
-    written(tmp_path, trained(section, updates=1), section, target)
-    options = json.loads((tmp_path / "generation_config.json").read_text())
-    assert options["suppress_tokens"] == [PAD, UNK, TYPES - 2, TYPES - 1]

@@ -1,7 +1,5 @@
 """Archives of the publishers' forms, as small as possible."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import tarfile

@@ -1,13 +1,9 @@
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 import pytest
 
-from .server import Server, serving
+from .server import serving
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+def server():
     with serving() as running:
         yield running

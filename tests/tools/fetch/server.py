@@ -1,7 +1,5 @@
 """A web server on loopback that serves bytes, and fails on demand."""
 
-from __future__ import annotations
-
 import threading
 from collections import defaultdict
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Whole corpora from a web server to `nmtdeep preprocess`, by the real commands."""
 
-from __future__ import annotations
-
 import gzip
 import shlex
 import subprocess
@@ -53,9 +51,7 @@ def run(*words: str) -> Result:
 
 
 @pytest.mark.parametrize("name", list(CATALOG.datasets))
-def test_the_commands_at_the_end_make_data_directories(
-    server: Server, tmp_path: Path, name: str
-) -> None:
+def test_the_commands_at_the_end_make_data_directories(server, tmp_path, name):
     if name == "wmt18-zh-en":
         pytest.importorskip("jieba")
     dataset, out = CATALOG.datasets[name], tmp_path / "a folder"
@@ -72,7 +68,7 @@ def test_the_commands_at_the_end_make_data_directories(
     assert not list(out.glob(".*"))
 
 
-def test_the_command_takes_archives_from_a_folder_and_prints_its_counts(tmp_path: Path) -> None:
+def test_the_command_takes_archives_from_a_folder_and_prints_its_counts(tmp_path):
     for file, content in small_files("multi30k-en-de").items():
         (tmp_path / file).write_bytes(content)
     out = tmp_path / "out"
@@ -82,7 +78,7 @@ def test_the_command_takes_archives_from_a_folder_and_prints_its_counts(tmp_path
     assert f"next:\n  nmtdeep preprocess multi30k-en-de --train {out}/train" in done.stdout
 
 
-def test_test_sets_are_those_of_sacrebleu() -> None:
+def test_test_sets_are_those_of_sacrebleu():
     tests = ["wmt12", "wmt13", "wmt14", "wmt14/full", "wmt15", "wmt18"]
     theirs = {name.replace("/", "-"): DATASETS[name] for name in tests}
     for name, test in theirs.items():
@@ -98,7 +94,7 @@ def test_test_sets_are_those_of_sacrebleu() -> None:
     assert {(source, member) for source, member in files if source in theirs} <= known
 
 
-def test_training_corpora_are_in_the_papers_order(server: Server, tmp_path: Path) -> None:
+def test_training_corpora_are_in_the_papers_order(server, tmp_path):
     europarl = {"training/europarl-v7.de-en.en": b"e1\n", "training/europarl-v7.de-en.de": b"E1\n"}
     crawl = {"commoncrawl.de-en.en": b"c\x01\xc2\xad1\n", "commoncrawl.de-en.de": b"C1\n"}
     news = {
@@ -116,9 +112,7 @@ def test_training_corpora_are_in_the_papers_order(server: Server, tmp_path: Path
     assert (counts[0].pairs, counts[0].dropped) == (3, {"not valid UTF-8": 1})
 
 
-def test_iwslt_is_cleaned_held_out_and_joined_as_fairseq_does(
-    server: Server, tmp_path: Path
-) -> None:
+def test_iwslt_is_cleaned_held_out_and_joined_as_fairseq_does(server, tmp_path):
     good = [f"Satz {i} ." for i in range(100)]
     train = ["<url>u</url>", *good[:50], "<title>a b c d e</title>", *good[50:], "x " * 176]
     tagged = ["<url>u</url>", *good[:50], "<title>a</title>", *good[50:], "x " * 176]
@@ -143,9 +137,7 @@ def test_iwslt_is_cleaned_held_out_and_joined_as_fairseq_does(
     assert lines(tmp_path / "test.en") == [f"en {name} : it 's" for name in sets]
 
 
-def test_prepared_text_is_unescaped_and_raw_test_sets_are_made_like_it(
-    server: Server, tmp_path: Path
-) -> None:
+def test_prepared_text_is_unescaped_and_raw_test_sets_are_made_like_it(server, tmp_path):
     files = small_files("wmt18-en-fi") | {
         "wmt18-fi-en-corpus.gz": gzip.compress(
             "tämä on &quot; hyvä &quot;\tthis is &quot; good &quot;\nParis\tParis\n".encode()
@@ -165,9 +157,7 @@ def test_prepared_text_is_unescaped_and_raw_test_sets_are_made_like_it(
     assert lines(tmp_path / "newstest2018.en") == ["This is “good-ish” Paris."]
 
 
-def test_complete_downloads_are_kept_and_compared_with_their_checksums(
-    server: Server, tmp_path: Path
-) -> None:
+def test_complete_downloads_are_kept_and_compared_with_their_checksums(server, tmp_path):
     files = small_files("multi30k-en-de")
     last = files.pop("multi30k-test_2016_flickr.de.gz")
     with pytest.raises(UserError, match=r"flickr\.de\.gz: HTTP 404"):
@@ -185,23 +175,9 @@ def test_complete_downloads_are_kept_and_compared_with_their_checksums(
         job(server, "multi30k-en-de", tmp_path, {}).run()
 
 
-def test_a_published_checksum_that_differs_is_an_error(server: Server, tmp_path: Path) -> None:
+def test_a_published_checksum_that_differs_is_an_error(server, tmp_path):
     sources = served(server, small_files("wmt14-en-de"), md5=True)
     with pytest.raises(DataError, match=r"wmt13-test\.tgz.*: its MD5 is \w+, expected 48ec"):
         Fetch("wmt14-en-de", CATALOG.datasets["wmt14-en-de"], sources, tmp_path).run()
     assert not (tmp_path / "downloads/wmt13-test.tgz").exists()
     assert (tmp_path / "downloads/training-parallel-nc-v9.tgz").exists()
-
-
-def test_archives_in_a_folder_are_used_and_the_rest_is_downloaded(
-    server: Server, tmp_path: Path
-) -> None:
-    files = small_files("multi30k-en-de")
-    folder = tmp_path / "mine"
-    folder.mkdir()
-    for name in sorted(files)[1:]:
-        (folder / name).write_bytes(files[name])
-    before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
-    job(server, "multi30k-en-de", tmp_path / "out", files, folder=folder).run()
-    assert server.requests == sorted(files)[:1]
-    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before

@@ -1,7 +1,5 @@
 """A page whose every text tries to break it."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, NamedTuple
 
 from nmtdeep.analysis.measurement import Column, Measurement

@@ -1,7 +1,5 @@
 """A translator that shouts, when it is let; the service in a thread; plain requests."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json

@@ -1,12 +1,9 @@
 """The service on loopback: answers, refusals and waiting clients."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re
 import socket
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -21,14 +18,14 @@ from .stand_ins import SECONDS, Shouter, ask, get, service, translate, until
 
 
 @pytest.fixture(scope="module")
-def real(tiny_run) -> Iterator[int]:
+def real(tiny_run):
     """The port of a service with a real, tiny model."""
     with service(Translator.load([tiny_run.path]), max_characters=200, max_lines=12) as port:
         yield port
 
 
 @pytest.fixture
-def shouter() -> Shouter:
+def shouter():
     return Shouter()
 
 
@@ -36,7 +33,7 @@ def body(*lines: str) -> bytes:
     return json.dumps({"lines": lines}).encode()
 
 
-def test_unusual_lines_have_a_translation_each(real: int) -> None:
+def test_unusual_lines_have_a_translation_each(real):
     lines = ["", " \t ", "\x00", "a\u2028b\x85c\r", "\ufeff", "👩‍👩‍👧 \u202e abc", "</s> <pad>"]
     lines += ["e\u0301" * 40, "x" * 200, "." * 200]
     translations = translate(real, lines)
@@ -49,20 +46,13 @@ def test_unusual_lines_have_a_translation_each(real: int) -> None:
     ("sent", "status", "reason"),
     [
         (b"", 400, "invalid JSON"),
-        (b"Hello", 400, "invalid JSON"),
         (b'{"lines": ["a"]', 400, "invalid JSON"),
         (b'{"lines": ["\\ud800"]}', 400, "surrogate"),
-        (b'{"lines": ["\xff"]}', 400, "invalid JSON"),
-        ('{"lines": ["a"]}'.encode("utf-16"), 400, "invalid JSON"),
         (b"[" * 100_000, 400, "recursion"),
         (b"1" * 100_000, 400, "out of range"),
-        (b"NaN", 422, "not a list of lines"),
-        (b"[]", 422, "not a list of lines"),
         (b"{}", 422, "not a list of lines"),
         (b'{"lines": "Hello"}', 422, "not a list of lines"),
-        (b'{"lines": null}', 422, "not a list of lines"),
         (b'{"lines": ["a", 1]}', 422, "line 2 is not a string"),
-        (b'{"lines": [["a"]]}', 422, "line 1 is not a string"),
         (b'{"lines": [], "beam": 4}', 422, "unknown key"),
         (b'{"lines": ["a", "b\\n"]}', 422, "line 2 contains a newline"),
         (body("a", "b" * 201), 413, "line 2 has more than 200 characters"),
@@ -71,48 +61,46 @@ def test_unusual_lines_have_a_translation_each(real: int) -> None:
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_an_invalid_request_is_refused_with_a_reason(
-    real: int, sent: bytes, status: int, reason: str
-) -> None:
+def test_an_invalid_request_is_refused_with_a_reason(real, sent, status, reason):
     answer = ask(real, sent)
     assert answer.status == status
     assert reason in answer.body["reason"] and "\n" not in answer.body["reason"]
 
 
-def test_a_body_of_unknown_length_is_cut_off_at_the_limit(shouter: Shouter) -> None:
-    with service(shouter, max_body=100) as port, connected(port) as client:
-        client.sendall(head("Transfer-Encoding: chunked") + b"100\r\n" + b"x" * 256 + b"\r\n")
-        assert client.recv(12) == b"HTTP/1.1 413"
-
-
-def test_a_length_beyond_the_limit_is_refused_before_the_body(shouter: Shouter) -> None:
-    with service(shouter, max_body=100, body_seconds=SECONDS) as port:
-        for length in ("101", "99999999999999999999"):
-            with connected(port) as client:
-                client.sendall(head(f"Content-Length: {length}"))
-                client.settimeout(SECONDS / 2)
-                assert client.recv(12) == b"HTTP/1.1 413"
-
-
-@pytest.mark.parametrize("path", ["/", "/health", "/metrics", "/openapi.json", "/translate"])
 @pytest.mark.parametrize(
-    ("host", "served"),
+    ("length", "sent", "status"),
     [
-        ("127.0.0.1:8000", True),
-        ("127.0.0.1", True),
-        ("LOCALHOST:9", True),
-        ("[::1]:8000", True),
-        ("proxy.example:80", True),
-        ("attacker.example:8000", False),
-        ("localhost.attacker.example", False),
-        ("127.0.0.1.attacker.example", False),
-        ("192.0.2.1", False),
-        ("[::2]", False),
-        ("[", False),
-        ("", False),
+        ("Transfer-Encoding: chunked", b"100\r\n" + b"x" * 256 + b"\r\n", b"413"),
+        ("Content-Length: 101", b"", b"413"),  # refused before the body
+        ("Content-Length: 99999999999999999999", b"", b"413"),
+        ("Content-Length: 9", b'{"lines', b"408"),
     ],
 )
-def test_only_known_hosts_are_served(shouter: Shouter, path: str, host: str, served: bool) -> None:
+def test_a_body_that_is_too_long_or_does_not_arrive(shouter, length, sent, status):
+    with service(shouter, max_body=100, body_seconds=0.5) as port, connected(port) as client:
+        client.sendall(head(length) + sent)
+        assert client.recv(12) == b"HTTP/1.1 " + status
+
+
+PATHS = ("/", "/health", "/metrics", "/openapi.json", "/translate")
+
+
+@pytest.mark.parametrize(
+    ("path", "host", "served"),
+    [
+        *((path, "attacker.example:8000", False) for path in PATHS),
+        *((path, "127.0.0.1:8000", True) for path in PATHS),
+        ("/health", "LOCALHOST:9", True),
+        ("/health", "[::1]:8000", True),
+        ("/health", "proxy.example:80", True),
+        ("/health", "localhost.attacker.example", False),
+        ("/health", "127.0.0.1.attacker.example", False),
+        ("/health", "192.0.2.1", False),
+        ("/health", "[", False),
+        ("/health", "", False),
+    ],
+)
+def test_only_known_hosts_are_served(shouter, path, host, served):
     sent = body("a")
     with service(shouter, hosts=["Proxy.example"]) as port, connected(port) as client:
         method = "POST" if path == "/translate" else "GET"
@@ -127,7 +115,7 @@ def test_only_known_hosts_are_served(shouter: Shouter, path: str, host: str, ser
     assert bool(shouter.chunks) == (served and path == "/translate")
 
 
-def test_a_model_without_a_finite_score_fails_one_request(shouter: Shouter) -> None:
+def test_a_model_without_a_finite_score_fails_one_request(shouter):
     with service(shouter, batch_wait=200.0) as port, ThreadPoolExecutor() as pool:
         asked = [pool.submit(ask, port, body(*lines)) for lines in (["b"], ["a", "overflow"])]
         good, bad = (each.result() for each in asked)
@@ -136,24 +124,12 @@ def test_a_model_without_a_finite_score_fails_one_request(shouter: Shouter) -> N
     assert bad.body == {"reason": "run: nothing finite for input line 2"}
 
 
-def test_an_allowed_request_fits_into_the_queue(shouter: Shouter) -> None:
-    with service(shouter, max_lines=10, max_queue=9) as port:
-        assert ask(port, body(*["a"] * 10)).status == 413
-        assert translate(port, ["a"] * 9) == ["A"] * 9
-
-
-def test_a_body_that_does_not_arrive_times_out(shouter: Shouter) -> None:
-    with service(shouter, body_seconds=0.2) as port, connected(port) as client:
-        client.sendall(head("Content-Length: 9") + b'{"lines')
-        assert client.recv(12) == b"HTTP/1.1 408"
-
-
-def test_a_page_of_another_site_cannot_send_requests(real: int) -> None:
+def test_a_page_of_another_site_cannot_send_requests(real):
     assert ask(real, body("a"), kind="text/plain").status == 415
     assert ask(real, body("a"), kind="Application/JSON; charset=utf-8").status == 200
 
 
-def test_an_unknown_address_is_answered_with_the_known_ones(real: int) -> None:
+def test_an_unknown_address_is_answered_with_the_known_ones(real):
     for path, status in (("/docs", 404), ("/translate", 405), ("/a%1bb", 404)):
         answer = get(real, path)
         assert answer.status == status
@@ -161,7 +137,7 @@ def test_an_unknown_address_is_answered_with_the_known_ones(real: int) -> None:
         assert "\x1b" not in json.loads(answer.body)["reason"]
 
 
-def test_a_full_queue_refuses_with_the_seconds_to_wait(shouter: Shouter) -> None:
+def test_a_full_queue_refuses_with_the_seconds_to_wait(shouter):
     with (
         service(shouter, batch_lines=2, max_queue=4, max_lines=4) as port,
         ThreadPoolExecutor(2) as clients,
@@ -179,7 +155,7 @@ def test_a_full_queue_refuses_with_the_seconds_to_wait(shouter: Shouter) -> None
         assert translate(port, ["f", "g"]) == ["F", "G"]
 
 
-def test_too_many_requests_at_once_are_refused(shouter: Shouter) -> None:
+def test_too_many_requests_at_once_are_refused(shouter):
     with service(shouter, max_requests=1) as port, ThreadPoolExecutor(1) as clients:
         shouter.gate.clear()
         first = clients.submit(translate, port, ["a"])
@@ -190,7 +166,7 @@ def test_too_many_requests_at_once_are_refused(shouter: Shouter) -> None:
         assert first.result(SECONDS) == ["A"]
 
 
-def test_lines_of_a_client_that_leaves_are_dropped(shouter: Shouter) -> None:
+def test_lines_of_a_client_that_leaves_are_dropped(shouter):
     with service(shouter, batch_lines=1) as port, ThreadPoolExecutor(1) as clients:
         shouter.gate.clear()
         first = clients.submit(translate, port, ["a"])
@@ -207,26 +183,7 @@ def test_lines_of_a_client_that_leaves_are_dropped(shouter: Shouter) -> None:
     assert shouter.chunks == [["a"], ["b"]]
 
 
-def test_a_fault_is_answered_and_logged(shouter: Shouter, caplog: pytest.LogCaptureFixture) -> None:
-    with service(shouter) as port:
-        answer = ask(port, body("fail"))
-        assert (answer.status, list(answer.body)) == (500, ["reason"])
-        assert translate(port, ["a"]) == ["A"]
-    assert "a fault" in caplog.text
-
-
-def test_requests_in_progress_are_answered_before_the_end(shouter: Shouter) -> None:
-    shouter.gate.clear()
-    with ThreadPoolExecutor(5) as clients:
-        with service(shouter, batch_lines=2) as port:
-            translations = [clients.submit(translate, port, [str(n), "x"]) for n in range(5)]
-            until(lambda: shouter.chunks and health(port)["waiting_lines"] == 8)
-            threading.Timer(0.3, shouter.gate.set).start()
-        answers = [translation.result(SECONDS) for translation in translations]
-        assert answers == [[str(n), "X"] for n in range(5)]
-
-
-def test_metrics_count_requests_lines_and_batches(shouter: Shouter) -> None:
+def test_metrics_count_requests_lines_and_batches(shouter):
     with service(shouter, batch_lines=2) as port:
         translate(port, ["a", "b", "c"])
         ask(port, b"no JSON")
@@ -247,7 +204,7 @@ def test_metrics_count_requests_lines_and_batches(shouter: Shouter) -> None:
     assert {name: float(figures[name]) for name in expected} == expected
 
 
-def test_the_page_loads_nothing(shouter: Shouter) -> None:
+def test_the_page_loads_nothing(shouter):
     with service(shouter) as port:
         page = get(port, "/")
     assert "default-src 'none'" in page.headers["content-security-policy"]
@@ -256,7 +213,7 @@ def test_the_page_loads_nothing(shouter: Shouter) -> None:
 
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=str)
-def test_answers_follow_the_openapi_description(real: int, mode: GenerationMode) -> None:
+def test_answers_follow_the_openapi_description(real, mode):
     rejected = {"expected-statuses": [400, 413, 415, 422]}
     checks = {"positive_data_acceptance": {"expected-statuses": [200]}}
     config = Config.from_dict({"checks": checks | {"negative_data_rejection": rejected}})
@@ -265,20 +222,14 @@ def test_answers_follow_the_openapi_description(real: int, mode: GenerationMode)
     requests = 0
 
     @given(described["/translate"]["POST"].as_strategy(generation_mode=mode))
-    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
     def holds(case: schemathesis.Case) -> None:
         nonlocal requests
         requests += 1
         case.call_and_validate()
 
     holds()
-    assert requests >= 20
-
-
-@pytest.mark.parametrize("path", ["/health", "/metrics"])
-def test_the_other_answers_follow_the_openapi_description(real: int, path: str) -> None:
-    described = schemathesis.openapi.from_url(f"http://127.0.0.1:{real}/openapi.json")
-    described[path]["GET"].Case().call_and_validate()
+    assert requests >= 10
 
 
 def health(port: int) -> dict[str, int]:

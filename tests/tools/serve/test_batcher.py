@@ -1,7 +1,5 @@
 """Batches of many callers' lines."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 
@@ -30,33 +28,13 @@ def run(shouter: Shouter, *asked: list[str], max_queue: int = 100) -> list[Any]:
     return asyncio.run(all_of_them())
 
 
-def test_each_caller_gets_its_own_lines_in_order() -> None:
+def test_each_caller_gets_its_own_lines_in_order():
     jobs = [[f"{caller}.{number}x" for number in range(caller % 7)] for caller in range(40)]
     expected = [[line.upper() for line in lines] for lines in jobs]
     assert run(Shouter(), *jobs, max_queue=1000) == expected
 
 
-def test_simultaneous_callers_share_a_batch_of_limited_size() -> None:
-    shouter = Shouter()
-    run(shouter, ["a"], ["b"], ["c"], ["d"], ["e"], ["f"])
-    assert shouter.chunks == [["a", "b", "c", "d"], ["e", "f"]]
-
-
-def test_a_batch_waits_for_more_lines() -> None:
-    shouter = Shouter()
-
-    async def late() -> None:
-        batcher = Batcher(shouter, Metrics(), Limits(batch_lines=4, batch_wait=500))
-        async with batcher.running():
-            first = asyncio.create_task(batcher.translate(["a"]))
-            await asyncio.sleep(0.05)
-            await asyncio.gather(first, batcher.translate(["b"]))
-
-    asyncio.run(late())
-    assert shouter.chunks == [["a", "b"]]
-
-
-def test_a_short_request_does_not_wait_for_the_end_of_a_long_one() -> None:
+def test_a_short_request_does_not_wait_for_the_end_of_a_long_one():
     shouter = Shouter()
     long = [f"long {number}" for number in range(9)]
     answers = run(shouter, long, ["b"], ["c", "d"])
@@ -65,7 +43,7 @@ def test_a_short_request_does_not_wait_for_the_end_of_a_long_one() -> None:
     assert answers == [[line.upper() for line in long], ["B"], ["C", "D"]]
 
 
-def test_an_error_reaches_its_own_caller_only_and_names_the_line() -> None:
+def test_an_error_reaches_its_own_caller_only_and_names_the_line():
     bad = ["fine", "fine", "refuse", *["fine"] * 5]
     answers = run(Shouter(), ["a"] * 6, bad, ["fail"], ["b"])
     assert answers[0] == ["A"] * 6 and answers[3] == ["B"]

@@ -1,7 +1,5 @@
 """Starting the service: unavailable addresses, contradicting limits; its load."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket
@@ -29,7 +27,7 @@ def start(host: str = "127.0.0.1", port: int = 0, allow_hosts: Sequence[str] = (
     serve([Path("no-run")], DecodingOptions(), Limits(), address, announce=print)
 
 
-def test_an_unavailable_address_is_an_error_before_a_model_is_read() -> None:
+def test_an_unavailable_address_is_an_error_before_a_model_is_read():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(
@@ -51,9 +49,7 @@ def test_an_unavailable_address_is_an_error_before_a_model_is_read() -> None:
         ("0.0.0.0", ["mt.example"], {"0.0.0.0", "mt.example"}),
     ],
 )
-def test_hosts_are_checked_on_loopback_and_on_request(
-    monkeypatch: pytest.MonkeyPatch, host: str, allowed: list[str], expected: set[str] | None
-) -> None:
+def test_hosts_are_checked_on_loopback_and_on_request(monkeypatch, host, allowed, expected):
     seen: list[Any] = []
 
     def made(_: Any, __: Any, hosts: Any) -> Any:
@@ -67,7 +63,7 @@ def test_hosts_are_checked_on_loopback_and_on_request(
     assert seen == [expected]
 
 
-def test_the_load_generator_counts_answers(tmp_path: Path) -> None:
+def test_the_load_generator_counts_answers(tmp_path):
     text = tmp_path / "text.en"
     text.write_text("".join(f"line {number}\n" for number in range(50)), encoding="utf-8")
     shouter = Shouter()
