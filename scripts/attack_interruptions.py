@@ -58,8 +58,8 @@ CHECKPOINT = "nmtdeep.checkpoint"
 # Functions at whose calls a training is interrupted, and the largest number of their calls.
 IN_TRAINING = {
     "nmtdeep.training.loss:smoothed_cross_entropy": 32,
-    f"{LOOP}:Display.updated": 8,
-    f"{LOOP}:Display.validated": 4,
+    f"{LOOP}:Recorder.updated": 8,
+    f"{LOOP}:Recorder.validated": 4,
     f"{TRAINER}:carry_over": 2,
     f"{LOOP}:Trainer.grown": 2,
     f"{LOOP}:Trainer.tensors": 4,

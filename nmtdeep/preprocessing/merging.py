@@ -1,4 +1,4 @@
-"""Data directories of one text pipeline joined to one: shards that several machines preprocessed."""
+"""Data directories of one text pipeline joined to one: shards of several machines."""
 
 from __future__ import annotations
 
