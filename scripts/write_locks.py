@@ -29,7 +29,8 @@ OLDEST_PYTHON = "3.11"
 EXTRAS = ("benchmark", "fuzz")
 # All extras for users, without those for developers.
 FOR_USERS = (
-    *("chinese", "export", "firefox", "language-id", "mbr", "pictures", "report", "serve", "tensorboard", "zstd"),
+    *("chinese", "export", "firefox", "language-id", "mbr"),
+    *("pictures", "report", "serve", "tensorboard", "zstd"),
 )
 # Builds what has no wheel; installed before the rest, so that it is hash-checked as well.
 BUILDER = "setuptools"
