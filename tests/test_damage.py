@@ -178,6 +178,7 @@ def more(recipe: Recipe, tiny_run: Any, run: Path, updates: int) -> None:
     train(longer, data=tiny_run.data.path, out=run, device="cpu", threads=1, quiet=True)
 
 
+@pytest.mark.slow
 def test_damage_to_other_files_of_a_run_changes_no_training(finished, short, tiny_run, tmp_path):
     beside = [path for path in files_of(finished) if "checkpoint_" not in str(path)]
     names = {path.relative_to(finished).as_posix() for path in beside}

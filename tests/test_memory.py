@@ -36,6 +36,7 @@ def new_pages(how: str) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
 def test_freed_memory_is_used_again():
     # By default most tensors are returned to the system and allocated again.

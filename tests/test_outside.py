@@ -111,6 +111,7 @@ def outside(tmp_path, monkeypatch):
     yield from installed("outside", CODE, NAMES, tmp_path / "site", monkeypatch)
 
 
+@pytest.mark.slow
 def test_a_model_of_variants_from_outside_trains_and_grows_as_ours_does(tmp_path):
     testing.small_data(load_recipe("deep-small", testing.TINY), tmp_path)
     trained = {}

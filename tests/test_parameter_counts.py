@@ -39,6 +39,7 @@ def test_every_published_count_is_checked():
     assert printed == set(COUNTS)
 
 
+@pytest.mark.slow
 def test_every_other_recipe_builds():
     others = {loaded(name).model.model_dump_json() for name in {*list_recipes()} - {*COUNTS}}
     for described in map(Model.model_validate_json, others):

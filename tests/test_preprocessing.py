@@ -100,6 +100,7 @@ def test_evaluation_splits_keep_every_line(files):
     }
 
 
+@pytest.mark.slow
 def test_workers_and_chunks_change_nothing(files, monkeypatch):
     write(files / "train", ENGLISH * 50 + ["", "é ü"], GERMAN * 50 + ["x", "ß"])
     bpe = {"type": "joint", "merges": 40, "vocabulary_threshold": 3}

@@ -123,6 +123,7 @@ def _has_the_norm_and_size_of_its_name(name: str) -> None:
     model = loaded(name).model
     words = name.rpartition("/")[2].split("-")
     orders = {"post": "post_norm", "ds": "post_norm", "v1": "normalized", "plain": "post_norm"}
+    orders["student"] = "post_norm"
     norm = ["pre_norm", *(orders[word] for word in words if word in orders)][-1]
     assert {model.encoder.residual.type, model.decoder.residual.type} == {norm}, name
     big, base = (1024, 16, 4096), (512, 8, 2048)

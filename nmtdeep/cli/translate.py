@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -23,6 +25,7 @@ def translate(
     source: Annotated[str, Option("-i", "--input", metavar="FILE")] = "-",
     output: Annotated[str, Option("-o", "--output", metavar="FILE")] = "-",
     form: Annotated[Literal["text", "json", "tsv", "fairseq"], Option("--format")] = "text",
+    alignments: Annotated[Path | None, Option(metavar="FILE")] = None,
     resume: bool = False,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
@@ -36,6 +39,8 @@ def translate(
         source: Text to translate, or .gz; -: stdin.
         output: File to write, or .gz; -: stdout.
         form: Output format.
+        alignments: Also write which words belong together, as 0-0 1-2 (source-translation), a line
+            for each line; --format json has them too.
         resume: Continue --output after its last whole line.
     """
     bound_caches()  # before torch reads its settings
@@ -44,12 +49,16 @@ def translate(
     from nmtdeep.devices import cores
     from nmtdeep.preprocessing.progress import ProgressBar
 
+    if resume and alignments is not None:
+        raise UserError("excludes --resume", where="--alignments", hint="leave one of them out")
     if resume and overwrite:
         raise UserError("excludes --resume", where="--overwrite", hint="leave one of them out")
     output = "-" if output == "/dev/stdout" else output
     lines = streams.check(source, output)
     hint = f"{REPLACE}, or --resume to continue it"
     refuse_existing(output, overwrite=overwrite or resume or output == "-", hint=hint)
+    if alignments is not None:
+        refuse_existing(alignments, overwrite=overwrite)
     done = resuming.ResumePoint()
     if resume:
         done = resuming.resume_point(source, output, form=form, options=options)
@@ -64,11 +73,18 @@ def translate(
     with (
         opened as translator,
         resuming.writer(output, done) if resume else streams.writer(output) as write,
+        streams.writer(str(alignments)) if alignments else nullcontext() as aligned,
         ProgressBar("auto" if shown else "none").step("translate", lines) as advance,
     ):
         advance(done.first)
         count = streams.translate(
-            translator, source, write, form=form, first=done.first, advance=advance
+            translator,
+            source,
+            write,
+            form=form,
+            first=done.first,
+            advance=advance,
+            aligned=aligned,
         )
     if not quiet:
         before, seconds = done.lines, time.perf_counter() - began

@@ -164,6 +164,7 @@ def translate(
     first: int = 0,
     advance: Callable[[float], object] = lambda _: None,
     buffer: int = BUFFER,
+    aligned: Write | None = None,
 ) -> int:
     """Translate `source` (a path or `-`) line by line; returns the number of lines.
 
@@ -173,6 +174,7 @@ def translate(
         first: number of lines of a file to leave out, whole chunks of it.
         advance: as in `Translator.begin`.
         buffer: lines of a chunk.
+        aligned: called with the alignments of a chunk, a line each; None: there are none.
     """
     translator.restart(first)
     count, options = first, translator.options
@@ -180,6 +182,12 @@ def translate(
     begun = (translator.begin(chunk, advance) for chunk in lines)
     for end in lookahead(begun, 0 if _is_answered(source) else translator.ahead):
         translations = end()
+        if aligned is not None:
+            from nmtdeep.decoding.alignment import align, pharaoh
+
+            translations = align(translator, translations)
+            found = (each.candidates[0].alignment or () for each in translations)
+            aligned("".join(f"{pharaoh(each)}\n" for each in found))
         numbered = enumerate(translations, count)
         write("".join(render(each, number, form, options) for number, each in numbered))
         before, count = count, count + len(translations)
@@ -198,6 +206,8 @@ def render(translation: Translation, number: int, form: str, options: DecodingOp
     if form == "json":
         names = ("text", "tokenized", "subwords", "score", "log_prob")
         values = [{name: getattr(candidate, name) for name in names} for candidate in candidates]
+        if candidates[0].alignment is not None:
+            values[0]["alignment"] = candidates[0].alignment
         record = {"line": number + 1, "source": translation.source, "translations": values}
         return json.dumps(record, ensure_ascii=False) + "\n"
     lines = [f"S-{number}\t{' '.join(translation.subwords)}"] if form == "fairseq" else []

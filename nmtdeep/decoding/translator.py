@@ -53,6 +53,7 @@ class Candidate:
         log_prob: sum of the log-probabilities of subwords and end of sentence.
         score: log_prob divided by the length penalty.
         each: log-probability of each subword and of the end.
+        alignment: words of source and translation that belong together; None: not computed.
     """
 
     text: str
@@ -61,6 +62,7 @@ class Candidate:
     log_prob: float
     score: float
     each: tuple[float, ...] = ()
+    alignment: tuple[tuple[int, int], ...] | None = None
 
     def as_text(self, form: Form) -> str:
         """Raw text, words, or subwords, joined by spaces."""
@@ -219,10 +221,9 @@ class Translator:
 
     def _tag_ids(self) -> list[int]:
         """The id of the token before each source, if there is one."""
-        tag = self.options.source_tag
+        tag, vocabulary = self.options.source_tag, self.pipeline.source.vocabulary
         if tag is None:
             return []
-        vocabulary = self.pipeline.source.vocabulary
         if tag not in vocabulary:
             tags = ", ".join(self.pipeline.config.tags.values())
             hint = f"the model's tags are {tags}" if tags else "the model was trained without tags"

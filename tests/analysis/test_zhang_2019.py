@@ -61,7 +61,12 @@ def base(initializer: dict[str, object]) -> Recipe:
     ("initializer", "printed"),
     [
         pytest.param({"type": "glorot"}, BASE, id="base", marks=pytest.mark.slow),
-        pytest.param({"type": "depth_scaled", "exponent": 0.25}, DS_INIT, id="ds-init as released"),
+        pytest.param(
+            {"type": "depth_scaled", "exponent": 0.25},
+            DS_INIT,
+            id="ds-init as released",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             {"type": "depth_scaled", "exponent": 0.5},
             EXPONENT_HALF,

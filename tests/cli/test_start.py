@@ -127,6 +127,7 @@ def test_results_on_a_closed_stdout_are_an_error(tiny_run):
     assert done.stderr.splitlines()[-1].startswith("nmtdeep: error: Bad file descriptor")
 
 
+@pytest.mark.slow
 def test_files_are_translated_without_streams(tiny_run, lines):
     translated = lines.with_name("translated")
     words = ("translate", "-m", tiny_run.path, "-i", lines, "-o", translated)

@@ -68,6 +68,7 @@ def count(path: Path) -> int:
     return path.read_text().count("\n")
 
 
+@pytest.mark.slow
 def test_a_bar_counts_the_lines_of_a_file(translate, source, tmp_path):
     shown = translate("-i", source, "--max-tokens", 200, "--max-source-tokens", 30)
     lines = count(source)

@@ -74,7 +74,7 @@ def test_the_example_parses(path):
     [
         ("translate --modle x", "no such option: --modle: did you mean --model?"),
         ("--xyz", "no such option: --xyz: see `nmtdeep --help`"),
-        ("export r -o o --to hugginface", "--to: must be ctranslate2 or huggingface, not "),
+        ("export r -o o --to hugginface", "--to: must be ctranslate2, huggingface or firefox"),
         ("grow r --out o", "Missing option '--layers': see `nmtdeep grow --help`"),
         ("translate -m r --beam 4 --beam-size 5", "--beam: is given twice: pass it once"),
         ("inspect a b", "Got unexpected extra argument(s) (b): see `nmtdeep inspect --help`"),

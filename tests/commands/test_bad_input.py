@@ -41,6 +41,7 @@ def test_data_that_is_missing_or_incomplete(nmtdeep, data, tmp_path):
     assert not (tmp_path / "r").exists()
 
 
+@pytest.mark.slow
 def test_a_run_without_a_finished_checkpoint_starts_from_the_beginning(nmtdeep, whole, tmp_path):
     run = tmp_path / "run"
     (run / ".checkpoint_2.partial").mkdir(parents=True)
@@ -78,6 +79,7 @@ def test_models_that_do_not_go_together(nmtdeep, whole, whole_dropout, tmp_path)
     refused(train(nmtdeep, whole, data="data-dropout"), "another vocabulary")
 
 
+@pytest.mark.slow
 def test_an_average_replaces_nothing_but_averages(nmtdeep, averaged, tmp_path):
     run = shutil.copytree(averaged[0], tmp_path / "run", symlinks=True)
     before = contents(run)
@@ -124,6 +126,7 @@ def test_paths_that_cannot_be_written_to(nmtdeep, data, whole):
     refused(nmtdeep("translate", "-m", whole, "-o", "/proc/run/x", stdin=b"x\n"), "/proc/run")
 
 
+@pytest.mark.slow
 def test_a_full_disk_under_the_log(nmtdeep, data, tmp_path):
     run = tmp_path / "run"
     run.mkdir()

@@ -48,6 +48,7 @@ def mixed_train(
     return train(nmtdeep, run, *overrides, **how)
 
 
+@pytest.mark.slow
 def test_killed_in_both_stages_it_ends_as_the_whole(nmtdeep, mixed):
     whole = mixed_train(nmtdeep, "whole-mixed")
     assert whole.code == 0, whole.err

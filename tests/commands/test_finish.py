@@ -143,6 +143,7 @@ def test_the_best_checkpoint_can_be_picked_by_chrf(nmtdeep, data, tmp_path):
     assert re.search(r"using checkpoint_\w+.*chrF2 \(beam 1\) on valid", done.out)
 
 
+@pytest.mark.slow
 def test_a_linear_schedule_that_ends_too_early_is_reported(nmtdeep, data, tmp_path):
     schedule = "training.schedule={type: linear, lr: 0.01, warmup_updates: 2}"
     early = train(nmtdeep, tmp_path / "early", schedule, "--max-updates", 99, "--max-epochs", 1)

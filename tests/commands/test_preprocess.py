@@ -3,6 +3,8 @@
 import shutil
 from pathlib import Path
 
+import pytest
+
 from commands.running import Interrupt
 from commands.runs import files
 
@@ -16,6 +18,7 @@ PLACES = {
 }
 
 
+@pytest.mark.slow
 def test_interrupted_again_and_again(nmtdeep, data, dropout_data):
     out = Path(shutil.copytree(dropout_data, nmtdeep.folder / "again"))
     states = [files(directory) for directory in (data, dropout_data)]

@@ -42,6 +42,7 @@ def page(made):
     return made.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_runs_are_compared_as_by_translating_and_scoring(nmtdeep, whole, other, page):
     for name, run in (("a.de", whole), ("b.de", other)):
         assert nmtdeep("translate", "-m", run, "-i", "test.en", "-o", name).code == 0

@@ -39,7 +39,13 @@ KILLS = {
 }
 
 
-@pytest.mark.parametrize("places", KILLS)
+@pytest.mark.parametrize(
+    "places",
+    [
+        "checkpoints",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("updates", "the last ones")),
+    ],
+)
 def test_killed_and_resumed_equals_the_uninterrupted_run(nmtdeep, whole, tmp_path, places):
     run = tmp_path / "run"
     for place, interrupt in KILLS[places].items():
@@ -117,6 +123,7 @@ def test_another_experiment_is_refused(nmtdeep, whole, change):
     assert contents(whole) == before
 
 
+@pytest.mark.slow
 def test_more_updates_continue_the_training(nmtdeep, whole, tmp_path):
     longer = train(nmtdeep, tmp_path / "longer", "training.max_updates=14")
     assert longer.code == 0
@@ -136,6 +143,7 @@ def test_more_updates_continue_the_training(nmtdeep, whole, tmp_path):
     assert json.loads((run / "scores.json").read_text())["trained_to"] == "checkpoint_14"
 
 
+@pytest.mark.slow
 def test_smaller_batches_on_the_device_make_the_same_updates(nmtdeep, data, tmp_path):
     exact = ("model.dropout.embedding=0", "model.dropout.residual=0", "training.precision=fp32")
     for name, tokens in (("large", 400), ("small", 100)):
@@ -147,6 +155,7 @@ def test_smaller_batches_on_the_device_make_the_same_updates(nmtdeep, data, tmp_
     assert losses(tmp_path / "small") == pytest.approx(losses(tmp_path / "large"), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_full_disk_while_saving(nmtdeep, whole, tmp_path):
     run = tmp_path / "run"
     full = Interrupt("nmtdeep.checkpoint:save", 2, "full")
@@ -162,6 +171,7 @@ def test_a_full_disk_while_saving(nmtdeep, whole, tmp_path):
     assert contents(run) == contents(whole)
 
 
+@pytest.mark.slow
 def test_bpe_dropout_may_change_and_updates_stay_the_same_sentences(
     nmtdeep, dropout_data, tmp_path
 ):

@@ -95,6 +95,7 @@ def put(service: subprocess.Popen[bytes], text: bytes) -> None:
     service.stdin.flush()
 
 
+@pytest.mark.slow
 def test_a_signal_while_waiting_for_the_rest_of_a_line(service):
     put(service, b"half a li")
     service.send_signal(signal.SIGINT)

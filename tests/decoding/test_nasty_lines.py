@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.decoding.streams import check, translate, writer
 
@@ -20,6 +22,7 @@ LINES = [
 ]
 
 
+@pytest.mark.slow
 def test_preprocessing_accounts_for_every_line(make_data, tmp_path):
     recipe = Recipe.model_validate({"text": {"bpe": {"type": "joint", "merges": 300}}})
     pairs = [(line, line) for line in LINES]

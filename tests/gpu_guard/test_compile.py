@@ -54,7 +54,9 @@ def graphs(model, *, packed):
     return len(compiled)
 
 
-@pytest.mark.parametrize(("combination", "expected"), [("residual", 2), ("dlcl", 3)])
+@pytest.mark.parametrize(
+    ("combination", "expected"), [pytest.param("residual", 2, marks=pytest.mark.slow), ("dlcl", 3)]
+)
 def test_layers_of_a_stack_share_a_graph(tiny_config, combination, expected):
     """And so do all norms of layer combinations."""
     model = tiny_config(width=64, depth=6, combinations=(combination, combination))

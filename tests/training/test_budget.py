@@ -179,6 +179,7 @@ def state(run):
     return Progress.of(run / "checkpoint_last")
 
 
+@pytest.mark.slow
 def test_a_training_ends_at_the_number_and_resumes_to_it(run, tmp_path):
     whole = run("whole", max_minutes=0.6)
     number = state(whole).plan.updates
@@ -201,6 +202,7 @@ def test_a_training_ends_at_the_number_and_resumes_to_it(run, tmp_path):
         assert contents(part) == contents(whole)
 
 
+@pytest.mark.slow
 def test_rank_0_decides_for_all(run):
     batches = {"tokens_per_update": 400, "group_tokens": 200}
     settings = {"max_minutes": 0.4, "batches": batches, "checkpoints": {"every": 100}}

@@ -88,6 +88,7 @@ def test_weights_that_relu_hides_are_named(tiny_run):
         run(trainer, shares(tiny_run.data), Progress())
 
 
+@pytest.mark.slow
 def test_the_layer_is_named_in_a_model_of_compiled_layers(tiny_run):
     trainer = Trainer(setup_of(tiny_run))
     trainer.model.compile_layers(backend="eager")

@@ -71,7 +71,7 @@ def replays(shares, optimizer):
     return count + (steps - 1 if optimizer == "adam" else 0)  # Muon's step is not recorded
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+@pytest.mark.parametrize("optimizer", ["adam", pytest.param("muon", marks=pytest.mark.slow)])
 def test_recorded_updates_equal_eager_ones(tiny_model, tiny_run, optimizer):
     shares, found = filled_shares(tiny_run, 16), []
     types = len(tiny_run.pipeline.source.vocabulary)

@@ -163,6 +163,7 @@ def second_is_short(ranks, model, batches, sharding):
     return result, values(model)
 
 
+@pytest.mark.slow
 def test_all_ranks_recompute_if_one_is_out_of_memory(tiny_model, batches):
     alone = step_of(tiny_model())
     alone.update(RankBatches.single(batches[::-1]), 1, 0.01)

@@ -83,6 +83,7 @@ def train_on_own(recipe, folders, out):
     train(recipe, data=folders[int(os.environ["RANK"])], out=out, device="cpu", quiet=True)
 
 
+@pytest.mark.slow
 def test_a_machine_with_another_corpus_is_named(tiny_run, tmp_path):
     other = tmp_path / "other"
     shutil.copytree(tiny_run.data.path, other)

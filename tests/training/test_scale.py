@@ -102,6 +102,7 @@ def equal(state, expected):
         assert_close(tensor, reference, rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_updates_do_not_depend_on_ranks(model, plan):
     every = len(BATCHES)
     (whole,) = work(ALONE, model, plan, [Job(0, every)])
