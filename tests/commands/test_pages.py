@@ -51,6 +51,7 @@ BEFORE = {
     "docs/training.md": PREPROCESS,
     "docs/translating.md": TRAIN,
     "docs/scoring.md": TRAIN,
+    "docs/students.md": TRAIN,
 }
 
 
