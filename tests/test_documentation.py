@@ -86,7 +86,7 @@ def parse(command: Command) -> None:
         return
     assert not hasattr(parser, "commands"), "not a command"
     context = parser.make_context(parser.name, rest)
-    recipe = context.params.get("recipe")
+    recipe = None if context.params.get("merge") else context.params.get("recipe")
     if recipe is not None and "=" not in recipe and not recipe.endswith((".yaml", ".yml")):
         loaded(recipe, tuple(context.params.get("overrides") or ()))
 
