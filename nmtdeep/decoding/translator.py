@@ -221,9 +221,9 @@ class Translator:
 
     def _tag_ids(self) -> list[int]:
         """The id of the token before each source, if there is one."""
-        tag, vocabulary = self.options.source_tag, self.pipeline.source.vocabulary
-        if tag is None:
+        if (tag := self.options.source_tag) is None:
             return []
+        vocabulary = self.pipeline.source.vocabulary
         if tag not in vocabulary:
             tags = ", ".join(self.pipeline.config.tags.values())
             hint = f"the model's tags are {tags}" if tags else "the model was trained without tags"

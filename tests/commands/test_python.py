@@ -53,7 +53,17 @@ def test_an_ensemble_and_its_candidates_are_those_of_the_command(nmtdeep, whole,
 def test_the_command_has_an_option_for_each_keyword():
     group = typer.main.get_command(app)
     command = group.get_command(typer.Context(group), "translate")  # type: ignore[attr-defined]
-    of_files = {"model", "source", "output", "form", "resume", "overwrite", "quiet", "verbose"}
+    of_files = {
+        "model",
+        "source",
+        "output",
+        "form",
+        "alignments",
+        "resume",
+        "overwrite",
+        "quiet",
+        "verbose",
+    }
     assert {option.name for option in command.params} - of_files == {*DecodingOptions.model_fields}
 
 
