@@ -36,6 +36,7 @@ def test_gradients_of_two_recipes(nmtdeep, data):
     assert ratio == pytest.approx(norms[0] / norms[2], rel=1e-2)
 
 
+@pytest.mark.slow
 def test_a_trained_model_is_measured_as_it_is(nmtdeep, data, averaged):
     run = averaged[0]
     done = nmtdeep("analyze", "initialization", run, "--plot", "i.svg", *COMMON)

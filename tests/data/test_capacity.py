@@ -54,6 +54,7 @@ def plan(lengths, epochs, **sizes):
                 yield lengths[:, batch].astype(np.int64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", [4096, 25_000])
 def test_few_capacities_hold_nearly_all_later_batches_with_little_padding(group):
     draw = np.random.default_rng(3)

@@ -27,6 +27,7 @@ def resumed(source, output, **changes):
     return resuming.resume_point(str(source), str(output), **how, options=options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["text", "json", "tsv", "fairseq"])
 @pytest.mark.parametrize("n_best", [1, 2])
 def test_an_output_cut_off_anywhere_is_completed(translator, source, tmp_path, form, n_best):

@@ -139,7 +139,9 @@ def start(tiny_model, make_batch):
 
 
 @pytest.mark.parametrize(("name", "options"), CASES, ids=str)
-@pytest.mark.parametrize("scaled", [False, True], ids=["", "scaled"])
+@pytest.mark.parametrize(
+    "scaled", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["", "scaled"]
+)
 def test_bad_updates_change_nothing_and_training_resumes(name, options, scaled, start):
     hurt, spared, resumed = (start(name, options) for _ in range(3))
     fresh = hurt.tensors()  # Adagrad's state is there from the start

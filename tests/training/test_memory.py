@@ -235,6 +235,7 @@ def test_a_largest_batch_that_does_not_fit_lowers_the_limit(tiny_run):
     assert memory.failures == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fits", [1, 19, 20])
 def test_on_a_cpu_two_parts_of_the_largest_batch_tell_what_fits(fits, tiny_run, monkeypatch):
     """A pair takes 1,000 bytes, beside 5,000 for all and the 70 that stay."""

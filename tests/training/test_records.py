@@ -96,6 +96,7 @@ def test_means_are_those_of_the_updates_of_a_record(whole, each):
         assert row["gradient_norm"] == pytest.approx(sum(norms) / len(norms), rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("look", [20, 34])
 def test_a_training_that_was_stopped_and_resumed(run, look):
     stopped = run("run", code=signal.SIGTERM, look=look)

@@ -194,6 +194,7 @@ def test_the_operation_is_what_the_compiler_is_told(across):
     library.opcheck(triton_attention.packed_attention, arguments, test_utils=checks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("across", [False, True])
 def test_a_compiled_layer_has_one_graph(across):
     torch.manual_seed(0)

@@ -26,6 +26,7 @@ KINDS = {
     "deep norm": config("deep_norm", positions=RELATIVE, embeddings={"bias": True}),
     "post-norm below pre-norm": config("post_norm", "pre_norm", norm_epsilon=1e-3),
 }
+FAST = ("pre-norm", "admin", "relative keys and values")
 LIMIT = SETTINGS.max_length_constant
 
 
@@ -63,7 +64,9 @@ def check(model: Transformer, section: Model, folder: Path) -> None:
         assert score.log_probs == pytest.approx(hypothesis.each, abs=1e-4)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [kind if kind in FAST else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
+)
 def test_ctranslate2_has_equal_scores_and_translations(kind, tmp_path):
     check(trained(KINDS[kind]), KINDS[kind], tmp_path)
 

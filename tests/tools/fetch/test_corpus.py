@@ -50,6 +50,7 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(app, list(words), standalone_mode=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(CATALOG.datasets))
 def test_the_commands_at_the_end_make_data_directories(server, tmp_path, name):
     if name == "wmt18-zh-en":
