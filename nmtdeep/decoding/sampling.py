@@ -85,6 +85,9 @@ def _truncated(probabilities: Tensor, settings: SamplingSettings) -> Tensor:
     """Zero outside the k best, the nucleus and what reaches epsilon; not normalized again."""
     if settings.top_k == 0 and settings.top_p >= 1 and settings.epsilon == 0:
         return probabilities
+    if settings.top_k == 0 and settings.top_p >= 1:  # without sorting
+        best = probabilities.amax(dim=1, keepdim=True)
+        return probabilities * ((probabilities >= settings.epsilon) | (probabilities == best))
     ordered, index = probabilities.sort(dim=1, descending=True, stable=True)
     # A token stays if the mass before it is still below p, as does the best one.
     keep = ordered.cumsum(dim=1) - ordered < settings.top_p
