@@ -48,7 +48,7 @@ def distill(
     """Translate a training corpus by a teacher: training text for a student.
 
     Run the same command again to resume. All translations are kept in OUT.candidates.jsonl, so
-    that other values of --pick and --keep need no new translation.
+    that another value of --keep needs no new translation.
 
     Args:
         train: PREFIX of PREFIX.en and PREFIX.de; the target side is needed for --pick reference.

@@ -164,7 +164,6 @@ Recipe = Annotated[str, RECIPE]
 Overrides = Annotated[list[str] | None, KEY]
 Data = Annotated[Path, Option(help="Directory that `nmtdeep preprocess` wrote.")]
 OUT = Option("-o", "--out", "--output")
-Corpora = Annotated[list[str], Option(metavar="[NAME=]PREFIX")]
 Out = Annotated[Path, OUT]
 OptionalOut = Annotated[Path | None, OUT]
 VERIFY_HELP = "Verify checksums of --data first (about 1 GB per second)."

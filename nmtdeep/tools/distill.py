@@ -261,6 +261,8 @@ def check_free(job: Distillation, *, overwrite: bool) -> None:
     Raises:
         UserError: naming the file.
     """
+    if job.out.resolve() == job.train.resolve():
+        raise UserError("is the text to translate", where=job.out, hint="choose another --out")
     found = sorted(job.out.parent.glob(f"{job.out.name}.*"))
     if found and not (overwrite or job.path(ORIGIN) in found):
         raise UserError("exists", where=found[0], hint="choose another --out, or add --overwrite")

@@ -92,6 +92,13 @@ def test_files_of_others_are_not_replaced(tiny_run, job):
     assert lines_of(job, "de") == ["mine"]
 
 
+def test_the_text_itself_is_never_replaced(tiny_run, job):
+    before = job.train.with_suffix(".en").read_bytes()
+    with pytest.raises(UserError, match="the text to translate"):
+        check_free(Distillation(job.train, job.train), overwrite=True)
+    assert job.train.with_suffix(".en").read_bytes() == before
+
+
 def test_a_teacher_of_other_languages_is_one_error_that_names_the_file(tiny_run, job):
     job.train.with_suffix(".en").rename(job.train.with_suffix(".fr"))
     with pytest.raises(UserError) as error:
