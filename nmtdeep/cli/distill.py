@@ -17,20 +17,7 @@ from nmtdeep.memory import bound_caches
 TEACHERS = Argument(metavar="TEACHER", help="Run or checkpoint; several are an ensemble.")
 SHARE = Option(min=0.01, max=1.0)
 # Options of `translate` that a distillation sets itself.
-FIXED = [
-    "n_best",
-    "input_is",
-    "output_is",
-    "prefix_column",
-    "sampling",
-    "temperature",
-    "top_k",
-    "top_p",
-    "epsilon",
-    "mbr",
-    "samples",
-    "seed",
-]
+FIXED = ("n_best", "input_is", "output_is", "prefix_column", *options.SAMPLING)
 
 
 def distill(

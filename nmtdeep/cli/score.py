@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from nmtdeep.cli.options import COMET_MODEL, METRIC, decoding
+from nmtdeep.cli.options import COMET_MODEL, METRIC, SAMPLING, decoding
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.errors import UserError
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 OF_SEARCHES = (
     *("n_best", "prefix_column", "output_is", "source_tag"),
-    *("sampling", "temperature", "top_k", "top_p", "epsilon", "mbr", "samples", "seed"),
+    *SAMPLING,
 )
 
 
