@@ -78,6 +78,7 @@ def train(
     data: options.Data,
     out: options.OptionalOut = None,
     dry_run: bool = False,
+    estimate: bool = False,
     overwrite: bool = False,
     final_scores: bool | None = None,
     quiet: options.Quiet = False,
@@ -100,6 +101,7 @@ def train(
             or that of --from.
         out: Run directory; an interrupted run is resumed. Required, unless --dry-run.
         dry_run: Print config and parameters; train nothing.
+        estimate: With --dry-run: also print updates and hours, from a trial of at most a minute.
         overwrite: Start from the beginning: delete the training in --out.
         final_scores: Translate and score the validation and test sets after the last update.
             Default: only if the model has learned something.
@@ -110,6 +112,9 @@ def train(
         log_to: Also send metrics to tensorboard or wandb; replaces the recipe's training.log_to.
         compile_layers: Compile the layers for a GPU at the start; later updates are faster.
     """
+    if estimate and (not dry_run or processes > 1):
+        hint = "add --dry-run" if not dry_run else "leave out --processes"
+        raise UserError("estimates a training by one process", where="--estimate", hint=hint)
     if not compile_layers:  # in the processes that are started, too
         os.environ["TORCH_COMPILE_DISABLE"] = "1"
     name, more = _recipe_and_overrides(recipe, overrides or [], out, source)
@@ -140,6 +145,10 @@ def train(
             verify=verify,
         )
         typer.echo("\n".join([display(resolved), *messages]))
+        if estimate:
+            from nmtdeep.training.estimate import estimate as hours
+
+            typer.echo(hours(resolved, corpora, device=device, threads=threads))
         return
     if out is None:
         raise UserError("is missing", where="--out", hint="pass a directory for the run")

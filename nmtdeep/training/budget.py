@@ -56,22 +56,29 @@ class Pace:
         The time that remains, less a reserve and a last validation and checkpoint, holds so many
         updates with their shares of validations and checkpoints.
         """
-        updates = self._seconds["update"]
-        if progress.last_update(settings) is not None or len(updates) != TIMED:
+        if progress.last_update(settings) is not None or len(self._seconds["update"]) != TIMED:
             return None
-        update = fmean(updates[COLD:])
+        return _plan(settings, progress, *self.costs(settings))
+
+    def costs(self, settings: Training) -> tuple[float, float]:
+        """Seconds of an update with its share of validations and checkpoints, and of the end."""
+        updates = self._seconds["update"]
+        update = fmean(updates[min(COLD, len(updates) // 3) :])
         validation = update * self._valid_tokens * len(updates) / max(self._tokens, 1)
         validation *= TRANSLATED if settings.validation.bleu else SCORED
         validation = fmean(self._seconds["validation"] or [validation])
         checkpoint = fmean(self._seconds["checkpoint"] or [0.0])
         last = validation + checkpoint  # a new best is saved after its validation
-        epoch = self._epoch_tokens * len(updates) / max(self._tokens, 1)
         validations, checkpoints = (
-            every if isinstance(every, int) else int(every.split()[0]) * epoch
+            every if isinstance(every, int) else int(every.split()[0]) * self.updates_of_epoch
             for every in (settings.validation.every, settings.checkpoints.every)
         )
-        share = last / validations + checkpoint / checkpoints
-        return _plan(settings, progress, update + share, at_end=last)
+        return update + last / validations + checkpoint / checkpoints, last
+
+    @property
+    def updates_of_epoch(self) -> float:
+        """Updates of an epoch, by the target tokens of those that were timed."""
+        return self._epoch_tokens * len(self._seconds["update"]) / max(self._tokens, 1)
 
 
 def continued(settings: Training, progress: Progress) -> Progress:

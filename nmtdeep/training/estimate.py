@@ -1,0 +1,130 @@
+"""How long a training would take, from a trial of some of its updates."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from nmtdeep.config.recipe import Recipe
+from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.devices import device_of, kept_settings
+from nmtdeep.tables import describe
+from nmtdeep.training.budget import TIMED, Pace
+from nmtdeep.training.feed import upcoming
+from nmtdeep.training.launch import use_threads
+from nmtdeep.training.memory import peak_memory
+from nmtdeep.training.opening import check
+from nmtdeep.training.ranks import Ranks
+from nmtdeep.training.setup import Setup
+from nmtdeep.training.state import Progress
+from nmtdeep.training.trainer import Trainer
+from nmtdeep.units import counted, duration, size
+
+# A trial has at least so many updates, and ends after so many seconds.
+FEWEST, SECONDS = 6, 60.0
+
+
+class StageEstimate(NamedTuple):
+    """A stage of a training, or all of it.
+
+    Attributes:
+        updates: its length.
+        epochs: of the first training corpus.
+        update: seconds of an update, with its share of validations and checkpoints.
+        end: seconds after the last update.
+        timed: updates of the trial.
+        memory: bytes at the peak of the trial.
+    """
+
+    updates: float
+    epochs: float
+    update: float
+    end: float
+    timed: int
+    memory: int
+
+    @property
+    def seconds(self) -> float:
+        """Of the whole stage."""
+        return self.updates * self.update + self.end
+
+
+@kept_settings()
+def estimate(
+    recipe: Recipe,
+    data: DataDirectory,
+    *,
+    device: str = "auto",
+    threads: int | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> str:
+    """Updates, epochs and hours of a training by one process, as a small table.
+
+    Each stage is tried for at most a minute, with a model that is thrown away.
+
+    Args:
+        clock: seconds since some moment.
+
+    Raises:
+        UserError: as `training.loop.train`.
+    """
+    use_threads(threads, 1)
+    setup = check(recipe, data, Ranks(device=device_of(device, rank=0, processes=1)))
+    stages = [*_stages(setup, clock)]
+    updates = sum(each.updates for each in stages)
+    seconds = sum(each.seconds for each in stages)
+    lines = [("updates", f"{updates:,.0f}, {sum(each.epochs for each in stages):,.1f} epochs")]
+    for number, stage in enumerate(stages, 1):
+        what = f"stage {number}: {stage.updates:,.0f} updates, " if len(stages) > 1 else ""
+        trial = f"{stage.update:.3g} s an update, validations included"
+        lines.append(("speed", f"{what}{trial} ({counted(stage.timed, 'update')} timed)"))
+    lines.append(("memory", f"{size(max(each.memory for each in stages))}, measured"))
+    patience = recipe.training.validation.patience
+    ends = f"; patience {patience} may end it earlier" if patience else ""
+    lines.append(("time", f"{duration(seconds)} hours, by these updates{ends}"))
+    return describe(lines)
+
+
+def _stages(setup: Setup, clock: Callable[[], float]) -> Iterator[StageEstimate]:
+    """The stages up to the end of the training, whichever of its limits that is."""
+    training, done, epochs, seconds = setup.recipe.training, 0.0, 0.0, 0.0
+    for number in range(len(training.stages) or 1):
+        pace, timed, memory = _trial(setup.at_stage(number), number, clock)
+        update, end = pace.costs(training)
+        an_epoch = pace.updates_of_epoch
+        length = float("inf")
+        if training.stages:
+            stage = training.stages[number]
+            length = stage.updates or (stage.epochs or float("inf")) * an_epoch
+        if training.max_updates != "auto":
+            length = min(length, training.max_updates - done)
+        if training.max_epochs is not None:
+            length = min(length, (training.max_epochs - epochs) * an_epoch)
+        if training.max_minutes is not None:
+            length = min(length, (training.max_minutes * 60 - seconds - end) / update)
+        length = max(length, 0.0)
+        yield StageEstimate(length, length / an_epoch, update, end, timed, memory)
+        done, epochs = done + length, epochs + length / an_epoch
+        seconds += length * update + end
+
+
+def _trial(setup: Setup, stage: int, clock: Callable[[], float]) -> tuple[Pace, int, int]:
+    """Some updates of a stage: their pace, their number, and bytes of memory at the peak."""
+    trainer, progress = Trainer(setup), Progress(stage=stage)
+    trainer.check_largest_batch(progress.position)
+    memory = peak_memory(setup.device)
+    valid, first = (setup.data.corpus(name) for name in ("valid", setup.data.training[0]))
+    pace = Pace(len(valid.target.tokens), len(first.target.tokens), clock)
+    began, timed = clock(), 0
+    for timed, coming in enumerate(upcoming(setup, progress), 1):
+        trainer.train(coming.batches, progress)
+        progress = replace(progress.after_update(coming.position))
+        last = timed == TIMED or (timed >= FEWEST and clock() - began > SECONDS)
+        if last:
+            trainer.finish(progress)
+        pace.lap("update", coming.batches.target_tokens)
+        if last:
+            break
+    return pace, timed, memory
