@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from nmtdeep.config.section import RERANKER, UTILITY, Beam, Bool, Count, CountOrZero, Section
+from nmtdeep.config.section import KIWI, MBR, Beam, Bool, Count, CountOrZero, Section
 from nmtdeep.config.text import Form
 from nmtdeep.config.values import validated
 from nmtdeep.errors import UserError
@@ -74,13 +74,13 @@ class DecodingOptions(Decoding):
     epsilon: Annotated[float, Field(ge=0, lt=1, strict=True)] = Field(
         0.0, description="tokens of a lower probability are not sampled, but the best one always is"
     )
-    mbr: Annotated[str, Field(pattern=UTILITY)] | None = Field(
+    mbr: Annotated[str, Field(pattern=MBR)] | None = Field(
         None,
         description="choose the sample that is nearest to all others, of `samples` that are drawn "
         "(minimum Bayes risk): by chrf (extra `mbr`), or by comet:MODEL, which scores each against "
         "each, samples x samples pairs a line",
     )
-    rerank: Annotated[str, Field(pattern=RERANKER)] | None = Field(
+    rerank: Annotated[str, Field(pattern=KIWI)] | None = Field(
         None,
         description="choose among all translations of the beam, or with --sampling among "
         "`samples`, by comet-kiwi:MODEL, a COMET model that needs no reference",

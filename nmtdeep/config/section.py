@@ -59,7 +59,7 @@ Language = Annotated[str, Field(pattern=LANGUAGE)]
 # The name of a training corpus, and a token that no tokenizer makes of text.
 NAME, TAG = r"^\w[\w.-]*$", r"^<[^\s<>]+>$"
 # What translations are chosen by: chrF or a COMET model.
-UTILITY, RERANKER = r"^(chrf|comet:.+)$", r"^comet-kiwi:.+$"
+MBR, KIWI = r"^(chrf|comet:.+)$", r"^comet-kiwi:.+$"
 Name = Annotated[str, Field(pattern=NAME, max_length=100)]
 Tag = Annotated[str, Field(pattern=TAG, max_length=100)]
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
-from operator import attrgetter
+from operator import mul
 from typing import TYPE_CHECKING
 
 from nmtdeep.config.decoding import DecodingOptions
@@ -17,11 +18,9 @@ from nmtdeep.text.pipeline import Side
 if TYPE_CHECKING:
     from nmtdeep.scoring.comet import CometModel
 
-# A source and the texts to choose from; the utility of each text (row) if each of them were the
-# reference (column); the utility of each text of each line.
-Line = tuple[str, Sequence[str]]
+# Sources and the texts to choose from; the utility of each text (row) for each reference (column).
+Lines = Sequence[tuple[str, Sequence[str]]]
 Pairwise = Callable[[str, Sequence[str]], Sequence[Sequence[float]]]
-Utilities = Callable[[Sequence[Line]], Iterator[Sequence[float]]]
 
 
 def selector(
@@ -42,55 +41,50 @@ def selector(
 
     def select(translations: Sequence[Translation]) -> list[Translation]:
         raw, lines = options.input_is == "raw", []
-        for each in filter(attrgetter("subwords"), translations):  # a blank line has no choice
+        for each in translations:
             source = each.source if raw else side.join(each.subwords)
             lines.append((source, [candidate.text for candidate in each.candidates]))
-        found = utilities(lines)
-        return [
-            _ordered(each, next(found), options.n_best) if each.subwords else each
-            for each in translations
-        ]
+        found = []
+        for each, values in zip(translations, utilities(lines), strict=True):
+            pairs = zip(values, each.candidates, strict=True)
+            best = sorted(pairs, key=lambda pair: -pair[0])[: options.n_best]
+            candidates = tuple(replace(candidate, utility=value) for value, candidate in best)
+            found.append(replace(each, candidates=candidates))
+        return found
 
     return select
 
 
-def _ordered(translation: Translation, values: Sequence[float], n_best: int) -> Translation:
-    """The translation with its best candidates, equal ones in their order."""
-    pairs = zip(values, translation.candidates, strict=True)
-    best = sorted(pairs, key=lambda pair: -pair[0])[:n_best]
-    candidates = tuple(replace(candidate, utility=value) for value, candidate in best)
-    return replace(translation, candidates=candidates)
-
-
-def _utilities(options: DecodingOptions, device: str) -> Utilities:
-    if options.mbr == "chrf":
+def _utilities(
+    options: DecodingOptions, device: str
+) -> Callable[[Lines], Iterable[Sequence[float]]]:
+    kind, _, name = (options.mbr or options.rerank or "").partition(":")
+    if kind == "chrf":
         return lambda lines: (expected_utilities(*line, chrf) for line in lines)
     from nmtdeep.scoring.comet import opened
 
-    name = (options.mbr or options.rerank or "").partition(":")[2]
     model = opened(name, device)
-    if options.rerank and model.reads_references:
-        hint = f"pass one such as Unbabel/wmt22-cometkiwi-da, or --mbr comet:{name}"
-        raise UserError(f"{name} needs a reference", where="--rerank", hint=hint)
+    if model.reads_references != bool(options.mbr):
+        what, other = "reads no", "--rerank comet-kiwi"
+        if model.reads_references:
+            what, other = "needs a", "--mbr comet"
+        where, hint = "--mbr" if options.mbr else "--rerank", f"choose another, or {other}:{name}"
+        raise UserError(f"{name} {what} reference", where=where, hint=hint)
     if options.rerank:
-        return lambda lines: _qualities(model, lines)
-    if not model.reads_references:
-        hint = f"pass one such as Unbabel/wmt22-comet-da, or --rerank comet-kiwi:{name}"
-        raise UserError(f"{name} reads no reference", where="--mbr", hint=hint)
-
-    def comet(source: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        scores = model.scores((source, text, other) for text, other in product(texts, texts))
-        size = len(texts)
-        return [scores[first : first + size] for first in range(0, size * size, size)]
-
-    return lambda lines: (expected_utilities(*line, comet) for line in lines)
+        return partial(_qualities, model)
+    return lambda lines: (expected_utilities(*line, partial(_comet, model)) for line in lines)
 
 
-def _qualities(model: CometModel, lines: Sequence[Line]) -> Iterator[Sequence[float]]:
+def _qualities(model: CometModel, lines: Lines) -> Iterable[Sequence[float]]:
     """Scores without references."""
     pairs = dict.fromkeys((source, text) for source, texts in lines for text in texts)
     known = dict(zip(pairs, model.scores(pairs), strict=True))
     return ([known[source, text] for text in texts] for source, texts in lines)
+
+
+def _comet(model: CometModel, source: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+    scores = iter(model.scores((source, *pair) for pair in product(texts, texts)))
+    return [[next(scores) for _ in texts] for _ in texts]
 
 
 def expected_utilities(source: str, texts: Sequence[str], pairwise: Pairwise) -> list[float]:
@@ -101,11 +95,8 @@ def expected_utilities(source: str, texts: Sequence[str], pairwise: Pairwise) ->
     """
     counts = Counter(texts)
     rows = pairwise(source, list(counts))
-    mean = {
-        text: sum(value * count for value, count in zip(row, counts.values(), strict=True))
-        / len(texts)
-        for text, row in zip(counts, rows, strict=True)
-    }
+    sums = [sum(map(mul, row, counts.values())) for row in rows]
+    mean = {text: value / len(texts) for text, value in zip(counts, sums, strict=True)}
     return [mean[text] for text in texts]
 
 

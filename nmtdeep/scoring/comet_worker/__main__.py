@@ -1,8 +1,8 @@
 """COMET in a process of its own: any Python that has unbabel-comet runs this folder.
 
 Its arguments are a model and a device. It prints what the model is, or why it cannot be read, and
-then answers each line of its input, [[source, translation, reference], ...] (no reference for a
-model that reads none), by a line with the scores. All lines are JSON. It ends with its input.
+answers each line of its input, [[source, translation, reference], ...] (no reference for a model
+that needs none), by a line with the scores. All lines are JSON. It ends with its input.
 """
 
 from __future__ import annotations
@@ -20,29 +20,9 @@ from typing import Any
 BATCH, PAIRS = 16, 1024  # texts or samples for the encoder, samples for the layers behind it
 
 
-class RefusalError(Exception):
+def refusal(what: str, where: str, hint: str) -> SystemExit:
     """What is wrong, where, and what to do, as `UserError` takes them."""
-
-    def __init__(self, what: str, where: str, hint: str) -> None:
-        self.answer = {"what": what, "where": where, "hint": hint}
-
-
-def checkpoint_of(name: str) -> Path:
-    """The checkpoint of a model's folder, or of one in Hugging Face's cache."""
-    folder = Path(name)
-    if not folder.is_dir():
-        from huggingface_hub import snapshot_download
-
-        try:
-            folder = Path(snapshot_download(name, local_files_only=True))
-        except (OSError, ValueError):
-            hint = f"download it (hf download {name}), or pass the model's folder"
-            raise RefusalError("no such COMET model on this machine", name, hint) from None
-    path = folder / "checkpoints" / "model.ckpt"
-    if not (path.is_file() and (folder / "hparams.yaml").is_file()):
-        hint = "pass a folder that holds checkpoints/model.ckpt and hparams.yaml"
-        raise RefusalError("is not a COMET model", str(folder), hint)
-    return path
+    return SystemExit(json.dumps({"what": what, "where": where, "hint": hint}))
 
 
 def opened(name: str, device: str) -> tuple[Any, dict[str, Any]]:
@@ -53,14 +33,23 @@ def opened(name: str, device: str) -> tuple[Any, dict[str, Any]]:
     except ImportError as error:
         what = f"unbabel-comet is not installed for {sys.executable} ({error})"
         hint = 'pip install "nmtdeep[comet]", or set NMTDEEP_COMET_PYTHON to a Python that has it'
-        raise RefusalError(what, f"COMET model {name}", hint) from None
-    path = checkpoint_of(name)
+        raise refusal(what, f"COMET model {name}", hint) from None
+    folder = Path(name)
+    if not folder.is_dir():
+        from huggingface_hub import snapshot_download
+
+        try:
+            folder = Path(snapshot_download(name, local_files_only=True))
+        except (OSError, ValueError):
+            hint = f"download it (hf download {name}), or pass the model's folder"
+            raise refusal("no such COMET model on this machine", name, hint) from None
+    path = folder / "checkpoints" / "model.ckpt"
     try:
         network = comet.load_from_checkpoint(str(path), local_files_only=True).to(device).eval()
     except Exception as error:  # of comet, Lightning, transformers and torch
         what = "cannot be read: " + str(error).strip().partition("\n")[0]
-        hint = "the encoder that hparams.yaml names (pretrained_model) must be here too"
-        raise RefusalError(what, str(path), hint) from error
+        hint = "hparams.yaml and the encoder that it names (pretrained_model) must be here too"
+        raise refusal(what, str(path), hint) from error
     references = bool(network.requires_references())
     return network, {"version": comet.__version__, "path": str(path), "references": references}
 
@@ -118,8 +107,8 @@ def main(name: str, device: str) -> None:
     threading.Thread(target=read, daemon=True).start()
     try:
         network, description = opened(name, device)
-    except RefusalError as refusal:
-        print(json.dumps(refusal.answer), file=answers)
+    except SystemExit as refused:
+        print(refused.code, file=answers)
         return
     print(json.dumps(description), file=answers, flush=True)
     while True:
