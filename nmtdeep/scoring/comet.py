@@ -83,6 +83,9 @@ class CometModel:
             line = pipes[1].readline()
         except BrokenPipeError:
             line = ""
+        except BaseException:  # the next request would read the answer to this one
+            self._process.kill()
+            raise
         if line.endswith("\n"):
             return json.loads(line)
         code = self._process.wait()

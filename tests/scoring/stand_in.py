@@ -46,6 +46,9 @@ class Network:
             file.writelines(f"{sample}\\n" for sample in batch)
         if any(sample["mt"] == "die" for sample in batch):
             os.kill(os.getpid(), signal.SIGKILL)
+        if any(sample["mt"] == "interrupt" for sample in batch):
+            os.kill(os.getppid(), signal.SIGUSR1)
+            signal.pause()
         if any(sample["mt"] == "fail" for sample in batch):
             raise MemoryError("no memory left")
         print("noise on stdout")

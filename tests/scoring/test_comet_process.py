@@ -75,6 +75,21 @@ def test_a_process_that_dies_is_one_line(folder, text, reason):
             network.scores([("s", text)])
 
 
+def test_an_interrupted_request_leaves_no_answer_to_the_next(folder):
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        network = CometModel(model(folder, "without"), "cpu")
+        with pytest.raises(KeyboardInterrupt):
+            network.scores([("s", "interrupt")])
+        with pytest.raises(UserError, match="ended with exit code -9"):
+            network.scores([("s", "other")])
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
 def test_a_python_without_comet_and_none_at_all(tmp_path, monkeypatch):
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
