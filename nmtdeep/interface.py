@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from nmtdeep.config.decoding import decoding_options
-from nmtdeep.decoding.translator import Translation, Translator, line_chunks
+from nmtdeep.decoding.translation import Translation
+from nmtdeep.decoding.translator import Translator, line_chunks
 from nmtdeep.devices import kept_settings, resolve_device
 from nmtdeep.errors import UserError
 

@@ -62,6 +62,7 @@ FORBIDDEN = {
     "nmtdeep.model.layers": ("nmtdeep.config", "nmtdeep.text", "nmtdeep.data", "pathlib"),
     "nmtdeep.decoding.search": ("nmtdeep.config", "nmtdeep.text", "nmtdeep.data", "nmtdeep.model"),
     "nmtdeep.decoding.blocks": ("nmtdeep",),
+    "nmtdeep.scoring.comet_worker": ("nmtdeep",),  # another Python runs it
     "nmtdeep.model": ("nmtdeep.data",),
     "nmtdeep.data": ("torch.nn",),
     "nmtdeep": ("pickle",),

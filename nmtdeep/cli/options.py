@@ -16,8 +16,11 @@ from nmtdeep.config.decoding import Decoding, DecodingOptions, decoding_options
 from nmtdeep.errors import UserError
 
 RANKS = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")  # variables of torchrun
-# Options of `DecodingOptions` that only samples have.
-SAMPLING = ("sampling", "temperature", "top_k", "top_p", "epsilon", "mbr", "samples", "seed")
+# Options of `DecodingOptions` for samples, and for the choice among translations.
+SAMPLING = (
+    *("sampling", "temperature", "top_k", "top_p", "epsilon", "seed"),
+    *("mbr", "rerank", "samples"),
+)
 # Spellings of other toolkits.
 ALIASES = {
     "beam": ("-b", "--beam-size"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from nmtdeep.config.section import Beam, Bool, Count, CountOrZero, Section
+from nmtdeep.config.section import KIWI, MBR, Beam, Bool, Count, CountOrZero, Section
 from nmtdeep.config.text import Form
 from nmtdeep.config.values import validated
 from nmtdeep.errors import UserError
@@ -74,13 +74,19 @@ class DecodingOptions(Decoding):
     epsilon: Annotated[float, Field(ge=0, lt=1, strict=True)] = Field(
         0.0, description="tokens of a lower probability are not sampled, but the best one always is"
     )
-    mbr: Literal["chrf"] | None = Field(
+    mbr: Annotated[str, Field(pattern=MBR)] | None = Field(
         None,
-        description="choose the sample that is nearest to all others by chrF, of `samples` that "
-        "are drawn (minimum Bayes risk); needs the extra `mbr`",
+        description="choose the sample that is nearest to all others, of `samples` that are drawn "
+        "(minimum Bayes risk): by chrf (extra `mbr`), or by comet:MODEL, which scores each against "
+        "each, samples x samples pairs a line",
+    )
+    rerank: Annotated[str, Field(pattern=KIWI)] | None = Field(
+        None,
+        description="choose among all translations of the beam, or with --sampling among "
+        "`samples`, by comet-kiwi:MODEL, a COMET model that needs no reference",
     )
     samples: Annotated[int, Field(ge=2, le=4096, strict=True)] = Field(
-        64, description="number of samples for --mbr"
+        64, description="number of samples to choose among"
     )
     seed: CountOrZero = Field(1, description="random seed for sampling")
     device: str = Field(
@@ -106,8 +112,10 @@ class DecodingOptions(Decoding):
 
     @property
     def drawn(self) -> int:
-        """Number of samples of each line."""
-        return self.samples if self.mbr else self.n_best
+        """Number of samples of each line, or of translations of its beam."""
+        if self.rerank and not self.sampling:
+            return self.beam
+        return self.samples if self.mbr or self.rerank else self.n_best
 
     def with_recipe(self, recipe: Recipe) -> DecodingOptions:
         """These options, with the recipe's values for omitted ones that it has."""
@@ -137,6 +145,9 @@ def decoding_options(
     if narrow and not options.sampling:
         what = f"{options.n_best} translations need a beam at least as large, not {options.beam}"
         raise UserError(what, where=spelled("n_best"), hint=f"raise {spelled('beam')}")
+    if options.mbr and options.rerank:
+        hint = "leave one of them out"
+        raise UserError(f"excludes {spelled('mbr')}", where=spelled("rerank"), hint=hint)
     if options.processes > 1 and options.threads:
         what, hint = "each of several processes has one thread", f"leave out {spelled('threads')}"
         raise UserError(what, where=spelled("processes"), hint=hint)

@@ -58,6 +58,8 @@ LANGUAGE = r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8}){0,4}$"
 Language = Annotated[str, Field(pattern=LANGUAGE)]
 # The name of a training corpus, and a token that no tokenizer makes of text.
 NAME, TAG = r"^\w[\w.-]*$", r"^<[^\s<>]+>$"
+# What translations are chosen by: chrF or a COMET model.
+MBR, KIWI = r"^(chrf|comet:.+)$", r"^comet-kiwi:.+$"
 Name = Annotated[str, Field(pattern=NAME, max_length=100)]
 Tag = Annotated[str, Field(pattern=TAG, max_length=100)]
 

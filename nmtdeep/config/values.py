@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from nmtdeep.config.section import EPOCHS, LANGUAGE, NAME, TAG, ConflictError, Section
+from nmtdeep.config.section import EPOCHS, KIWI, LANGUAGE, MBR, NAME, TAG, ConflictError, Section
 from nmtdeep.config.spelling import did_you_mean
 from nmtdeep.errors import Problem, UserError
 
@@ -21,6 +21,8 @@ _ALLOWED = {
     NAME: ("the name of a corpus", "write letters, digits, '.', '_' and '-' only"),
     EPOCHS: ("a number of updates or epochs", "write it as in 1000, 1 epoch or 2 epochs"),
     TAG: ("a tag", "write it as in <bt>, without spaces"),
+    MBR: ("chrf or comet:MODEL", "MODEL is the folder or name of a COMET model"),
+    KIWI: ("comet-kiwi:MODEL", "MODEL is the folder or name of a COMET model"),
     "int": ("a whole number", ""),
     "float": ("a number", ""),
     "finite_number": ("a finite number", ""),

@@ -12,7 +12,8 @@ import torch
 
 from nmtdeep.analysis.attention import attention_maps
 from nmtdeep.decoding.searcher import Searcher
-from nmtdeep.decoding.translator import Translation, Translator
+from nmtdeep.decoding.translation import Translation
+from nmtdeep.decoding.translator import Translator
 from nmtdeep.text.bpe import SEPARATOR
 from nmtdeep.text.pipeline import Side
 from nmtdeep.text.sentencepiece import SPACE, SentencePiece

@@ -161,7 +161,7 @@ class Searcher:
         settings = BeamSettings(
             options.beam,
             length_penalty(options.lenpen_form, options.lenpen),
-            wanted=min(options.n_best, options.beam),
+            wanted=min(options.drawn, options.beam),
             stop=options.stop,
             spare=0.0 if self.device.type == "cpu" else SPARE_ON_GPU,
             behind=BEHIND_ON_GPU if self.device.type == "cuda" else 0,

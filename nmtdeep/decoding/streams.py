@@ -22,7 +22,8 @@ from typing import BinaryIO
 from nmtdeep import memory
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.data.parallel import lookahead
-from nmtdeep.decoding.translator import BUFFER, CHARACTERS, Translation, Translator, line_chunks
+from nmtdeep.decoding.translation import Translation
+from nmtdeep.decoding.translator import BUFFER, CHARACTERS, Translator, line_chunks
 from nmtdeep.devices import resolve_device
 from nmtdeep.errors import UserError
 from nmtdeep.text.lines import read_lines
@@ -204,7 +205,8 @@ def render(translation: Translation, number: int, form: str, options: DecodingOp
     """
     candidates = translation.candidates
     if form == "json":
-        names = ("text", "tokenized", "subwords", "score", "log_prob")
+        names = ["text", "tokenized", "subwords", "score", "log_prob"]
+        names += ["utility"] if candidates[0].utility is not None else []
         values = [{name: getattr(candidate, name) for name in names} for candidate in candidates]
         if candidates[0].alignment is not None:
             values[0]["alignment"] = candidates[0].alignment

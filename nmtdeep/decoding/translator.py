@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,12 @@ import torch
 
 from nmtdeep.checkpoint import Loaded, load
 from nmtdeep.config.decoding import RECIPE_DEFAULTS, DecodingOptions
-from nmtdeep.config.text import Form
 from nmtdeep.data.batching import cut_by_tokens, sort_by_length
 from nmtdeep.data.parallel import Pool, can_start, lookahead
-from nmtdeep.decoding.minimum_risk import nearest_to_all
 from nmtdeep.decoding.search import Hypothesis
 from nmtdeep.decoding.searcher import Searcher, SourceBatch, Worker
+from nmtdeep.decoding.selection import selector
+from nmtdeep.decoding.translation import Candidate, Translation
 from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import EOS, UNK
@@ -40,49 +39,6 @@ def line_chunks(lines: Iterable[str], size: int = BUFFER) -> Iterator[list[str]]
             chunk, characters = [], 0
     if chunk:
         yield chunk
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One translation of a line, without the end of sentence.
-
-    Attributes:
-        text: raw text.
-        tokenized: words as the model's tokenizer separates them.
-        subwords: as the model produced them.
-        log_prob: sum of the log-probabilities of subwords and end of sentence.
-        score: log_prob divided by the length penalty.
-        each: log-probability of each subword and of the end.
-        alignment: words of source and translation that belong together; None: not computed.
-    """
-
-    text: str
-    tokenized: str
-    subwords: tuple[str, ...]
-    log_prob: float
-    score: float
-    each: tuple[float, ...] = ()
-    alignment: tuple[tuple[int, int], ...] | None = None
-
-    def as_text(self, form: Form) -> str:
-        """Raw text, words, or subwords, joined by spaces."""
-        if form == "raw":
-            return self.text
-        return self.tokenized if form == "tokenized" else " ".join(self.subwords)
-
-
-@dataclass(frozen=True)
-class Translation:
-    """A source line and its translations, best first."""
-
-    source: str
-    subwords: tuple[str, ...]
-    candidates: tuple[Candidate, ...]
-
-    @property
-    def text(self) -> str:
-        """Raw text of the best translation."""
-        return self.candidates[0].text
 
 
 class Translator:
@@ -111,6 +67,7 @@ class Translator:
         self.name = name
         self.pool = pool
         self._tag = self._tag_ids()
+        self._select = selector(self.options, str(self.device), pipeline.source)
         self.restart()
 
     @classmethod
@@ -212,10 +169,11 @@ class Translator:
                 if not finite:
                     raise self.without_finite(first + owner)
                 parts[owner].append(finite)
-            return [
+            found = [
                 Translation(source, tuple(subwords), self._candidates(own))
                 for (source, _), subwords, own in zip(columns, sources, parts, strict=True)
             ]
+            return self._select(found)
 
         return end
 
@@ -331,8 +289,7 @@ class Translator:
         if not parts:
             return (Candidate("", "", (), 0.0, 0.0),) * self.options.n_best
         target, options, candidates = self.pipeline.target, self.options, []
-        wanted = options.drawn if options.sampling else options.n_best
-        for pieces in zip(*(part[:wanted] for part in parts), strict=False):
+        for pieces in zip(*(part[: options.drawn] for part in parts), strict=False):
             words = [target.vocabulary.words(piece.tokens) for piece in pieces]
             candidates.append(
                 Candidate(
@@ -344,7 +301,4 @@ class Translator:
                     each=tuple(value for piece in pieces for value in piece.each),
                 )
             )
-        if options.mbr:
-            order = nearest_to_all([candidate.text for candidate in candidates])
-            candidates = [candidates[place] for place in order[: options.n_best]]
         return tuple(candidates)

@@ -7,18 +7,24 @@ import sacrebleu
 import torch
 
 from nmtdeep import load
-from nmtdeep.decoding.minimum_risk import nearest_to_all
 from nmtdeep.decoding.sampling import SamplingSettings, _truncated
+from nmtdeep.decoding.selection import chrf, expected_utilities
 from nmtdeep.errors import UserError
 
 pytest.importorskip("fastchrf")
 
 
-def test_texts_are_in_the_order_of_their_mean_chrf_by_sacrebleu():
-    texts = ["ein Hund", "ein brauner Hund läuft", "der Hund läuft", "xyz", "ein brauner Hund"]
-    means = [sum(sacrebleu.sentence_chrf(text, [other]).score for other in texts) for text in texts]
-    order = sorted(range(len(texts)), key=lambda place: -means[place])
-    assert nearest_to_all(texts) == order
+TEXTS = ["ein Hund", "ein brauner Hund läuft", "ein Hund", "xyz", "ein brauner Hund"]
+
+
+def means(texts: list[str]) -> list[float]:
+    """The mean chrF of each text against all, by sacreBLEU."""
+    scores = [[sacrebleu.sentence_chrf(one, [other]).score for other in texts] for one in texts]
+    return [sum(row) / len(row) for row in scores]
+
+
+def test_the_utility_is_the_mean_chrf_by_sacrebleu():
+    assert expected_utilities("", TEXTS, chrf) == pytest.approx(means(TEXTS))
 
 
 def test_the_translation_is_the_nearest_of_the_same_samples(tiny_run):
@@ -27,9 +33,9 @@ def test_the_translation_is_the_nearest_of_the_same_samples(tiny_run):
     (drawn,) = load(tiny_run.path, sampling=True, n_best=12, **how).translations(line)
     texts = [each.text for each in drawn.candidates]
     (chosen,) = load(tiny_run.path, mbr="chrf", samples=12, n_best=2, **how).translations(line)
-    assert [each.text for each in chosen.candidates] == [
-        texts[place] for place in nearest_to_all(texts)[:2]
-    ]
+    order = sorted(range(len(texts)), key=lambda place: -means(texts)[place])
+    assert [each.text for each in chosen.candidates] == [texts[place] for place in order[:2]]
+    assert chosen.candidates[0].utility == pytest.approx(max(means(texts)))
 
 
 def test_epsilon_leaves_the_tokens_that_reach_it_and_the_best():

@@ -11,7 +11,7 @@ import pytest
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.decoding.resuming import resume_point
 from nmtdeep.decoding.streams import read_chunks, render, translate, writer
-from nmtdeep.decoding.translator import Candidate, Translation
+from nmtdeep.decoding.translation import Candidate, Translation
 from nmtdeep.errors import UserError
 
 FOUND = Translation(

@@ -9,7 +9,8 @@ from nmtdeep.checkpoint import load
 from nmtdeep.config.decoding import RECIPE_DEFAULTS
 from nmtdeep.decoding.log_probs import log_probabilities
 from nmtdeep.decoding.searcher import SourceBatch
-from nmtdeep.decoding.translator import Candidate, Translator
+from nmtdeep.decoding.translation import Candidate
+from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import CheckpointError, UserError
 
 LINES = [

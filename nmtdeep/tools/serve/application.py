@@ -18,7 +18,8 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nmtdeep import __version__
-from nmtdeep.decoding.translator import Translation, Translator
+from nmtdeep.decoding.translation import Translation
+from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import CheckpointError, UserError, printable
 from nmtdeep.tools.serve.batcher import Batcher
 from nmtdeep.tools.serve.limits import Limits

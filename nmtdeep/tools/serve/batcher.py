@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from itertools import islice, repeat, zip_longest
 from typing import NamedTuple
 
-from nmtdeep.decoding.translator import Translation, Translator
+from nmtdeep.decoding.translation import Translation
+from nmtdeep.decoding.translator import Translator
 from nmtdeep.tools.serve.limits import Limits
 from nmtdeep.tools.serve.messages import RequestRefusedError
 from nmtdeep.tools.serve.metrics import Metrics

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from nmtdeep.config.text import Form
-from nmtdeep.decoding.translator import Candidate, Translation
+from nmtdeep.decoding.translation import Candidate, Translation
 from nmtdeep.tools.serve.limits import Limits
 
 FORM = '{"lines": ["...", "..."]}'

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import uvicorn
 
-from nmtdeep.decoding.translator import Candidate, Translation
+from nmtdeep.decoding.translation import Candidate, Translation
 from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.tools.serve.application import application
 from nmtdeep.tools.serve.limits import Limits
