@@ -1,0 +1,158 @@
+"""What can be reproduced, and the tables that compare it with the papers.
+
+The papers' numbers are in the recipes (`reference`) and in `published.yaml`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import torch
+from rich.table import Table
+from ruamel.yaml import YAML
+
+from nmtdeep import tables
+from nmtdeep.analysis.initialization import measure
+from nmtdeep.analysis.probe import ProbeText
+from nmtdeep.config.load import load_recipe
+from nmtdeep.config.names import recipe_files, roots
+from nmtdeep.config.recipe import Recipe
+from nmtdeep.config.spelling import did_you_mean
+from nmtdeep.errors import UserError
+from nmtdeep.model.build import build
+from nmtdeep.units import counted
+
+PAPERS = ("li-2020", "wang-2019", "xu-2020", "zhang-2019")
+
+
+class Row(NamedTuple):
+    """A row of a paper's table that has a recipe."""
+
+    recipe: str
+    row: str
+    scores: str
+    printed: str
+    ours: str
+
+
+@cache
+def published() -> dict[str, Any]:
+    """The content of `published.yaml`."""
+    text = files(__package__).joinpath("published.yaml").read_text(encoding="utf-8")
+    content: dict[str, Any] = YAML(typ="safe").load(text)
+    return content
+
+
+@cache
+def _recipes(paper: str) -> dict[str, dict[str, Recipe]]:
+    """A paper's recipes by target, such as `wang-2019/table-1`."""
+    found: dict[str, dict[str, Recipe]] = {}
+    for name in recipe_files():
+        if name.startswith(f"{paper}/"):
+            recipe = load_recipe(name)
+            place = re.sub(r"[^a-z0-9.]+", "-", recipe.reference.table.lower())
+            found.setdefault(f"{paper}/{place}", {})[name] = recipe
+    return found
+
+
+def targets() -> dict[str, str]:
+    """What can be reproduced, by name, with a description."""
+    named = published()["measured"] | published()["figures"]
+    rows = {
+        name: counted(len(recipes), "trained model")
+        for paper in PAPERS
+        for name, recipes in _recipes(paper).items()
+    }
+    return dict(sorted((rows | {name: each["what"] for name, each in named.items()}).items()))
+
+
+def checked(name: str) -> str:
+    """The name of a target.
+
+    Raises:
+        UserError: if there is none of this name.
+    """
+    paper = name.partition("/")[0]
+    if name in _recipes(paper) | published()["measured"] | published()["figures"]:
+        return name
+    known = targets()
+    hint = did_you_mean(name, known) or "`nmtdeep reproduce` prints the names"
+    raise UserError(f"no table or figure {name!r}", hint=hint)
+
+
+def needs_data(name: str) -> bool:
+    """Whether a target is measured on sentences."""
+    if name in published()["measured"]:
+        return True
+    return any(is_run(line) and "DATA" in line for line in figure(name).get("commands", ()))
+
+
+def figure(name: str) -> dict[str, Any]:
+    """What `published.yaml` has about a figure; empty for a table."""
+    found: dict[str, Any] = published()["figures"].get(name, {})
+    return found
+
+
+def is_run(command: str) -> bool:
+    """Whether a figure's command is cheap enough to be run."""
+    return command.startswith("nmtdeep analyze ")
+
+
+def trained(name: str) -> tuple[Table | None, str]:
+    """The rows of a table that have recipes, and the commands that train one; or nothing."""
+    recipes = _recipes(name.partition("/")[0]).get(name, {})
+    rows = [_row(each, recipe) for each, recipe in recipes.items()]
+    if not rows:
+        return None, ""
+    title = next(iter(recipes.values())).reference.paper
+    headings = ("recipe", "row", "printed scores", "parameters, printed", "ours")
+    note = "ours: of the recipe's model, with the vocabulary that the paper's counts imply"
+    note = note if any(row.ours for row in rows) else ""
+    shown = tables.table(headings, rows, text=3, title=title, note=note)
+    return shown, _commands(name.partition("/")[0])
+
+
+def _row(name: str, recipe: Recipe) -> Row:
+    reference = recipe.reference
+    scores = ", ".join(f"{metric} {score:g}" for metric, score in reference.scores.items())
+    types = published()["vocabularies"].get(name.rpartition("/")[0])
+    ours = ""
+    if types and reference.parameters:
+        digits = len(reference.parameters.partition(".")[2].rstrip("M"))
+        ours = f"{parameters(recipe, types) / 1e6:.{digits}f}M"
+    return Row(name, reference.row, scores or "none", reference.parameters, ours)
+
+
+def parameters(recipe: Recipe, types: Sequence[int]) -> int:
+    """Parameters of a recipe's model, with vocabularies of so many source and target types."""
+    with torch.device("meta"):
+        model = build(recipe.model, source_types=types[0], target_types=types[1])
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _commands(paper: str) -> str:
+    """The first commands in the page of a paper's recipes."""
+    [root] = [root for prefix, root in roots() if not prefix.parts]
+    text = (root / paper / "README.md").read_text(encoding="utf-8")
+    return text.partition("```bash\n")[2].partition("```")[0].strip()
+
+
+def measured(name: str, text: ProbeText) -> Iterator[Table]:
+    """Tables of what is printed, what is measured on `text`, and which cells agree."""
+    target = published()["measured"][name]
+    for model, each in target["models"].items():
+        recipe = load_recipe(target["recipe"], [*target["overrides"], *each["overrides"]])
+        found = measure(target["recipe"], recipe, text).summary or ()
+        rows = []
+        for label, printed in each["values"].items():
+            tolerance = target["tolerance"][label]
+            ours = [float(str(row[label])) for row in found]
+            close = sum(abs(a - b) <= tolerance for a, b in zip(printed, ours, strict=True))
+            rows.append((label, "paper", *(f"{value:.2f}" for value in printed), ""))
+            within = f"{close} of {len(ours)} within {tolerance}"
+            rows.append((label, "ours", *(f"{value:.2f}" for value in ours), within))
+        yield tables.table((model, "", *target["columns"], "agreement"), rows, text=2)
