@@ -62,6 +62,7 @@ def test_ids_on_disk_spell_the_lines(folder, sharing):
     counts = sum(data.pipeline.source.vocabulary.counts), sum(report.splits["train"].tokens)
     assert counts[0] == (counts[1] if sharing == "shared" else report.splits["train"].tokens[0])
     assert report.splits["train"].words == (3 * 4, 3 * 5)  # spaces and tabs separate
+    assert report.splits["train"].kept_words == report.splits["train"].words
     assert report.splits["valid"].unknown == (0, 0)
     rows = dict(inspect(folder / "data").rows)
     assert rows["text"] == "ja to km, raw text, SentencePiece (unigram)"

@@ -96,7 +96,7 @@ def segment(
     """
     result = Segmented([], (Counter(), Counter()), [], [0, 0])
     for index, (*pair, known) in enumerate(pairs):
-        words = [len(line.split()) for line in pair]
+        words = [sum(map(bool, line.split(" "))) for line in pair]
         source, target = map(_subwords, pair, models)
         reason = known if known.startswith(UNREADABLE) else None
         if clean.max_words is not None:
