@@ -1,0 +1,92 @@
+"""`nmtdeep reproduce`: the papers' numbers beside ours."""
+
+import pytest
+from typer.testing import CliRunner
+
+from nmtdeep.cli.main import app
+from nmtdeep.config.load import load_recipe
+from nmtdeep.errors import UserError
+from nmtdeep.tools.reproduce.targets import checked, parameters, published, targets, trained
+from tests.analysis import test_zhang_2019 as table_1
+from tests.papers import li_2020, wang_2019, zhang_2019
+
+PAPERS = (wang_2019, li_2020, zhang_2019)
+
+
+def printed(*words: str) -> list[str]:
+    result = CliRunner().invoke(app, ["reproduce", *words], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout.splitlines()
+
+
+def test_parameters_are_those_of_the_papers_term_by_term():
+    sizes = published()["vocabularies"]
+    assert sizes == {
+        name: [*types] for paper in PAPERS for name, types in paper.VOCABULARIES.items()
+    }
+    for paper in PAPERS:
+        for name in list(paper.COUNTS)[::3]:  # tests/test_recipes.py has all of them
+            assert (
+                parameters(load_recipe(name), sizes[name.rpartition("/")[0]]) == paper.COUNTS[name]
+            )
+
+
+def test_a_table_has_its_rows_scores_and_commands():
+    lines = printed("wang-2019/table-1")
+    [row] = [line for line in lines if "pre-dlcl-30 " in line and "bleu" in line]
+    assert "bleu-compound 29.3" in row and row.split()[-2:] == ["137M", "137M"]
+    assert "nmtdeep fetch wmt16-en-de-google -o wmt16" in lines
+    assert any("--dry-run --estimate" in line for line in lines)
+    assert (
+        sum("wang-2019/wmt16-en-de/" in line and "bleu" in line for line in lines) == 9
+    )  # 1 failed
+
+
+def test_a_row_that_the_paper_contradicts_shows_both_numbers():
+    [row] = [line for line in printed("zhang-2019/table-3") if "/matt-6-aan " in line]
+    assert row.split()[-2:] == [
+        "72.2M",
+        zhang_2019.CONTRADICTED["zhang-2019/wmt14-en-de/matt-6-aan"],
+    ]
+
+
+def test_the_list_has_every_table_of_the_recipes():
+    names = targets()
+    assert {"li-2020/table-1", "xu-2020/table-3", "zhang-2019/table-1"} <= names.keys()
+    assert [line.split()[0] for line in printed() if "/" in line] == [*names]
+    assert trained("zhang-2019/table-1") == (None, "")
+
+
+def test_other_names_are_refused():
+    with pytest.raises(UserError, match="wang-2019/table-1"):
+        checked("wang-2019/tabel-1")
+    result = CliRunner().invoke(app, ["reproduce", "zhang-2019/figure-1"])
+    assert isinstance(result.exception, UserError) and "add --data" in str(result.exception)
+
+
+def test_a_figure_runs_its_command():
+    lines = printed("li-2020/figure-5")
+    assert lines[1].startswith("$ nmtdeep analyze schedule li-2020/")
+    stages = [line.split() for line in lines if line.startswith("li-2020/") and "+6" in line]
+    assert [stage[2] for stage in stages] == [f"{depth}+6" for depth in range(6, 49, 6)]
+    assert {stage[5] for stage in stages[1:]} == {"2.000e-03"}  # the peak, each time
+
+
+def test_the_printed_cells_are_those_of_the_paper():
+    target = published()["measured"]["zhang-2019/table-1"]
+    labels = {"Var(r)": "variance", "beta_LN": "beta_ln", "beta_RC": "beta_rc"}
+    for model, values in (("Base", table_1.BASE), ("DS-Init", table_1.DS_INIT)):
+        found = target["models"][model]["values"]
+        assert {labels[name]: tuple(cells) for name, cells in found.items()} == values
+    assert {labels[name]: value for name, value in target["tolerance"].items()} == table_1.TOLERANCE
+
+
+@pytest.mark.slow
+def test_table_1_is_measured(tiny_run):
+    lines = printed("zhang-2019/table-1", "--data", str(tiny_run.data.path))
+    rows = [line.split() for line in lines if " ours " in line]
+    assert [row[0] for row in rows] == ["Var(r)", "beta_LN", "beta_RC"] * 2
+    paper = [line.split() for line in lines if " paper " in line]
+    for ours, theirs in zip(rows, paper, strict=True):
+        close = [abs(float(a) - float(b)) for a, b in zip(ours[2:7], theirs[2:7], strict=True)]
+        assert max(close) < 0.25  # other sentences than the paper's, and few of them
