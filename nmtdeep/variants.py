@@ -28,12 +28,14 @@ from nmtdeep.config.slots import ResidualVariant as ResidualVariant
 from nmtdeep.config.slots import SublayerVariant as SublayerVariant
 from nmtdeep.config.stages import GrowthVariant as GrowthVariant
 from nmtdeep.config.training import RegularizerVariant as RegularizerVariant
+from nmtdeep.errors import ConfigError as ConfigError
 from nmtdeep.model.build_layers import layer_norm as layer_norm
 from nmtdeep.model.initialization import Rules as Rules
 from nmtdeep.model.layers.bridge import Bridge as Bridge
 from nmtdeep.model.layers.cache import CacheIndex as CacheIndex
 from nmtdeep.model.layers.cache import KeyValues as KeyValues
 from nmtdeep.model.layers.cache import MemoryKeyValues as MemoryKeyValues
+from nmtdeep.model.layers.cache import States as States
 from nmtdeep.model.layers.combination import Combination as Combination
 from nmtdeep.model.layers.dropout import Dropout as Dropout
 from nmtdeep.model.layers.initial_values import InitMatrix as InitMatrix
@@ -43,6 +45,7 @@ from nmtdeep.model.layers.residual import Residual as Residual
 from nmtdeep.model.layers.sublayer import Context as Context
 from nmtdeep.model.layers.sublayer import State as State
 from nmtdeep.model.layers.sublayer import Sublayer as Sublayer
+from nmtdeep.model.transformer import Layer as Layer
 from nmtdeep.model.transformer import Transformer as Transformer
 from nmtdeep.packing import Packing as Packing
 

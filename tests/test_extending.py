@@ -1,4 +1,4 @@
-"""The example package of docs/examples in an environment of its own, through every command."""
+"""The packages of docs/examples in an environment of their own, one through every command."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import pytest
 from nmtdeep.testing import TINY
 
 ROOT = Path(__file__).parents[1]
-EXAMPLE = ROOT / "docs" / "examples" / "embedding-shortcut"
+PACKAGES = ("embedding-shortcut", "newer-methods")
 NAME = "nmtdeep_shortcut.embedding"
 RECIPE = ["nmtdeep_shortcut/multi30k-en-de", *TINY, "text.bpe.merges=200"]
 pytestmark = pytest.mark.slow
@@ -68,9 +68,10 @@ class Environment:
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory):
     made = Environment(tmp_path_factory.mktemp("extending"))
-    shutil.copytree(EXAMPLE, made.folder / "example")
+    for package in PACKAGES:
+        shutil.copytree(ROOT / "docs" / "examples" / package, made.folder / package)
     offline = ("--no-deps", "--no-build-isolation", "--no-index", "--quiet")
-    made.run("-m", "pip", "install", *offline, made.folder / "example")
+    made.run("-m", "pip", "install", *offline, *(made.folder / package for package in PACKAGES))
     for split, start, stop in (("train", 0, 300), ("valid", 300, 330)):
         for language in ("en", "de"):
             corpus = ROOT / "nmtdeep" / "demo" / "corpus" / f"test.{language}"
@@ -79,9 +80,10 @@ def environment(tmp_path_factory):
     return made
 
 
-def test_its_tests_pass(environment):
-    settings = ("-c", "example/pyproject.toml", "-p", "no:cacheprovider")
-    assert " passed" in environment.run("-m", "pytest", *settings, "example/tests")
+@pytest.mark.parametrize("package", PACKAGES)
+def test_its_tests_pass(package, environment):
+    settings = ("-c", f"{package}/pyproject.toml", "-p", "no:cacheprovider")
+    assert " passed" in environment.run("-m", "pytest", *settings, f"{package}/tests")
 
 
 def test_every_command_knows_it(environment):

@@ -73,6 +73,10 @@ def layer(model: Model, stack: StackConfig) -> Layer:
     """A layer of a stack."""
     wrappers = [residual(model, stack, sublayer(model, stack, part)) for part in stack.sublayers]
     drop = model.dropout.layer
+    if isinstance(stack.combination, slots.CombinationVariant):
+        own: Layer | None = stack.combination.layer(wrappers, model, stack)
+        if own is not None:
+            return own
     match stack.residual:
         case slots.BottomToTop():
             return BottomToTop(wrappers, drop=drop)

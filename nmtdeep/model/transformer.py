@@ -32,6 +32,7 @@ class Layer(nn.Module):
     Attributes:
         keeps: what a training pass keeps for the backward pass: all activations, or the layer's
             input, from which the rest is recomputed, dropout included (Chen et al. 2016).
+        branches: how many outputs a combination of sublayers has of the layer.
         compiled: the forward pass of training, compiled; None: not compiled.
     """
 
@@ -42,6 +43,7 @@ class Layer(nn.Module):
         super().__init__()
         self.drop = drop
         self.sublayers = nn.ModuleList(sublayers)
+        self.branches = len(sublayers)
 
     def __iter__(self) -> Iterator[Residual]:
         """The residual wrappers in order."""
@@ -118,7 +120,7 @@ class Stack(nn.Module):
         for number, (layer, context) in enumerate(zip(self, contexts, strict=True)):
             state = None if states is None else states[number]
             # Numbers of the sublayers that are connected; None for the whole layer.
-            branches = [None] if whole else range(len(layer.sublayers))
+            branches = [None] if whole else range(layer.branches)
             for branch in branches:
                 output = layer(read, context, state, branch)
                 history = self.combination.add(history, output)

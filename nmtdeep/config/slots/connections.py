@@ -267,6 +267,9 @@ class CombinationVariant(Variant):
         """The `nmtdeep.variants.Combination` of a stack."""
         raise NotImplementedError
 
+    def layer(self, sublayers: Any, model: Model, stack: Stack) -> Any:
+        """A `nmtdeep.variants.Layer` of the wrapped sublayers; None: the usual one."""
+
 
 Combination = OneOf[
     PlainStack
