@@ -4,6 +4,7 @@ import os
 import random
 import signal
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +30,13 @@ if not torch.cuda.is_available():
 torch.set_num_threads(1)
 # A shell starts background jobs with SIGINT ignored, and processes of the tests would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+with suppress(ModuleNotFoundError):  # tests/gpu runs where Hypothesis may not be installed
+    from hypothesis import HealthCheck, settings
+
+    # No test fails because the machine is busy.
+    slow = HealthCheck.too_slow
+    settings.register_profile("any machine", deadline=None, suppress_health_check=[slow])
+    settings.load_profile("any machine")
 
 DEMO = Path(__file__).parents[1] / "nmtdeep" / "demo" / "corpus"
 TYPES = 20

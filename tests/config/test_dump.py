@@ -22,7 +22,7 @@ from .conftest import write
     epsilon=st.floats(min_value=1e-300, max_value=1e300),
     language=st.sampled_from(["no", "on", "yes", "off", "de"]),
 )
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_dump_and_load_are_inverse(tmp_path_factory, language, note, scores, epsilon):
     values = {
         "description": note[::-1],

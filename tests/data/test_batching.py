@@ -21,7 +21,7 @@ BUDGETS = st.builds(
     st.integers(1, 300),
 )
 PLACES = st.fixed_dictionaries({"seed": st.integers(0, 5), "epoch": st.integers(0, 5)})
-FAST = settings(max_examples=60, deadline=None)
+FAST = settings(max_examples=60)
 
 
 def plain(plan):

@@ -46,7 +46,7 @@ def plain(plan):
 
 
 @given(st.integers(1, 90), st.integers(1, 20), st.integers(1, 40), st.integers(0, 3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_each_sentence_once_an_epoch(count, block, size, number):
     lengths = random_lengths(count)
     plan, text = Plan(1, BATCHES, size, block), corpus(lengths)

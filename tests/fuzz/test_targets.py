@@ -29,7 +29,7 @@ def test_kept_seeds_break_no_promise(name):
 @pytest.mark.parametrize("name", TARGETS)
 def test_changed_seeds_break_no_promise(name):
     @given(st.data())
-    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=60, suppress_health_check=list(HealthCheck))
     @example(None)
     def run(data):
         if data is None:

@@ -52,7 +52,7 @@ def test_lines_come_back_as_they_were(line):
     assert join(split(spaced)) == "我爱你and you too吗"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text("我们在北京大学学习，。！？“”（）、０１ａ", max_size=40))
 def test_chinese_text_comes_back_without_new_spaces(line):
     words = split(line)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import sentencepiece
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -37,7 +37,6 @@ def pipeline(model=EXACT, **more):
 lines = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\t\u2581"))
 
 
-@settings(deadline=None)
 @given(
     lines | st.sampled_from(["  two  spaces ", "a\u00a0b\u3000c", "</s><0x41> <unk>", "🎉\x00\r"])
 )

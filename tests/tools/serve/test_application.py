@@ -222,7 +222,7 @@ def test_answers_follow_the_openapi_description(real, mode):
     requests = 0
 
     @given(described["/translate"]["POST"].as_strategy(generation_mode=mode))
-    @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=15, suppress_health_check=list(HealthCheck))
     def holds(case: schemathesis.Case) -> None:
         nonlocal requests
         requests += 1
