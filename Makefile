@@ -45,7 +45,7 @@ lint: $(STAMP) ## check style, formatting, types, and the documentation's site
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict  # with --quiet, warnings would not count
 
 audit: $(STAMP) ## look up known vulnerabilities of every locked version (needs a network)
 	$(BIN)/pip-audit --require-hashes --disable-pip --progress-spinner off \

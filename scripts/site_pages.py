@@ -34,11 +34,15 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, files: Any, **_: Any) -> str:
     """Make the links of one page fit."""
     roots = {page: name for name, page in PAGES.items()}
-    source = roots.get(page.file.src_uri, f"docs/{page.file.src_uri}")
-    return LINK.sub(partial(_fitting, posixpath.dirname(source), files), markdown)
+    own = page.file.src_uri
+    source = roots.get(own, f"docs/{own}")
+    folders = posixpath.dirname(source), posixpath.dirname(own)
+    return LINK.sub(partial(_fitting, folders, files), markdown)
 
 
-def _fitting(folder: str, files: Any, link: re.Match[str]) -> str:
+def _fitting(folders: tuple[str, str], files: Any, link: re.Match[str]) -> str:
+    """The link of a page, whose folder in the repository and in the site are `folders`."""
+    folder, own = folders
     mark, text, target = link.groups()
     path, _, place = target.partition("#")
     if not path or ":" in path:
@@ -47,4 +51,4 @@ def _fitting(folder: str, files: Any, link: re.Match[str]) -> str:
     page = PAGES.get(path, path.removeprefix("docs/"))
     if files.get_file_from_path(page) is None:
         return text
-    return f"{mark}[{text}]({page}{'#' if place else ''}{place})"
+    return f"{mark}[{text}]({posixpath.relpath(page, own or '.')}{'#' if place else ''}{place})"
