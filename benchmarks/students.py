@@ -29,8 +29,10 @@ FIELDS = ("program", "model", "bleu", "words_per_second", "sentences_per_second"
 
 
 def student(folder: Path, lines: list[str]) -> list[str]:
-    names = ["model.bin", *sorted(path.name for path in folder.glob("*.spm"))]
-    engine = fxtranslate.Translator(*((folder / name).read_bytes() for name in names))
+    shared = (folder / "vocab.spm").exists()
+    names = ["vocab.spm"] * 2 if shared else ["srcvocab.spm", "trgvocab.spm"]
+    files = ((folder / name).read_bytes() for name in ("model.bin", *names))
+    engine = fxtranslate.Translator(*files)
     return [engine.translate(line) for line in lines]
 
 
@@ -83,11 +85,19 @@ def main() -> None:
 def draw(rows: list[tuple[str, str, float, int, int]], path: Path) -> None:
     """BLEU against words per second."""
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
-    for program, model, bleu, words, _ in rows:
-        axes.plot(words, bleu, "o" if program == "fxtranslate" else "s", color="C0")
-        axes.annotate(model, (words, bleu), xytext=(6, 4), textcoords="offset points", fontsize=8)
-    axes.set(xscale="log", xlabel="source words per second, one thread", ylabel="BLEU")
-    axes.margins(x=0.3, y=0.15)
+    for marker, wanted in (("o", "fxtranslate"), ("s", "nmtdeep")):
+        chosen = [row for row in rows if row[0] == wanted]
+        axes.plot([row[3] for row in chosen], [row[2] for row in chosen], marker, label=wanted)
+        for _, model, bleu, words, _ in chosen:
+            place = (6, -12) if "fp32" in model else (6, 4)
+            axes.annotate(model, (words, bleu), xytext=place, textcoords="offset points")
+    axes.set(
+        xlabel="source words per second, one thread",
+        ylabel="BLEU",
+        xlim=(0, 1.2 * max(row[3] for row in rows)),
+    )
+    axes.margins(y=0.15)
+    axes.legend(title="program", loc="lower left")
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 

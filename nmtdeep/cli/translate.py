@@ -13,6 +13,7 @@ from typer import Option
 
 from nmtdeep.cli.options import Models, Overwrite, Quiet, decoding
 from nmtdeep.cli.outputs import REPLACE, refuse_existing
+from nmtdeep.cli.start import imports
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.errors import UserError
 from nmtdeep.memory import bound_caches
@@ -44,10 +45,11 @@ def translate(
         resume: Continue --output after its last whole line.
     """
     bound_caches()  # before torch reads its settings
-    from nmtdeep.decoding import resuming, streams
-    from nmtdeep.decoding.translator import Translator
-    from nmtdeep.devices import cores
-    from nmtdeep.preprocessing.progress import ProgressBar
+    with imports():
+        from nmtdeep.decoding import resuming, streams
+        from nmtdeep.decoding.translator import Translator
+        from nmtdeep.devices import cores
+        from nmtdeep.preprocessing.progress import ProgressBar
 
     if resume and alignments is not None:
         raise UserError("excludes --resume", where="--alignments", hint="leave one of them out")
