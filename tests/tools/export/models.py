@@ -69,6 +69,7 @@ def trained(section: Model, updates: int = 70) -> Transformer:
 def best(model: Transformer) -> list[Hypothesis]:
     """The best translation of each of SOURCES."""
     vocabulary = Vocabulary(tuple(TOKENS), (0,) * TYPES)
-    pipeline: Any = SimpleNamespace(target=SimpleNamespace(vocabulary=vocabulary))
+    side = SimpleNamespace(vocabulary=vocabulary)
+    pipeline: Any = SimpleNamespace(source=side, target=side)
     translator = Translator(Searcher([model], SETTINGS), pipeline)
     return [hypotheses[0] for hypotheses in translator.search(SOURCES)]
