@@ -20,6 +20,7 @@ from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.setup import Setup
 from nmtdeep.training.state import Progress
 from nmtdeep.training.trainer import Trainer
+from nmtdeep.training.validation import validate
 from nmtdeep.units import counted, duration, size
 
 # A trial has at least so many updates, and ends after so many seconds.
@@ -83,7 +84,7 @@ def estimate(
     lines.append(("memory", f"{size(max(each.memory for each in stages))}, measured"))
     patience = recipe.training.validation.patience
     ends = f"; patience {patience} may end it earlier" if patience else ""
-    lines.append(("time", f"{duration(seconds)} hours, by these updates{ends}"))
+    lines.append(("time", f"{duration(seconds)} (h:mm:ss), without final scores{ends}"))
     return describe(lines)
 
 
@@ -111,7 +112,7 @@ def _stages(setup: Setup, clock: Callable[[], float]) -> Iterator[StageEstimate]
 
 
 def _trial(setup: Setup, stage: int, clock: Callable[[], float]) -> tuple[Pace, int, int]:
-    """Some updates of a stage: their pace, their number, and bytes of memory at the peak."""
+    """Some updates of a stage and a validation: pace, number of updates, bytes at the peak."""
     trainer, progress = Trainer(setup), Progress(stage=stage)
     trainer.check_largest_batch(progress.position)
     memory = peak_memory(setup.device)
@@ -120,11 +121,19 @@ def _trial(setup: Setup, stage: int, clock: Callable[[], float]) -> tuple[Pace, 
     began, timed = clock(), 0
     for timed, coming in enumerate(upcoming(setup, progress), 1):
         trainer.train(coming.batches, progress)
-        progress = replace(progress.after_update(coming.position))
+        progress = progress.after_update(coming.position)
         last = timed == TIMED or (timed >= FEWEST and clock() - began > SECONDS)
         if last:
             trainer.finish(progress)
         pace.lap("update", coming.batches.target_tokens)
         if last:
             break
+    validate(trainer.validation_model(), replace(setup, recipe=_short(setup.recipe)))
+    pace.lap("validation")
     return pace, timed, memory
+
+
+def _short(recipe: Recipe) -> Recipe:
+    """The recipe with translations as long as their source, since this model does not end them."""
+    lengths = {"max_length_factor": 1.0, "max_length_constant": 1}
+    return recipe.model_copy(update={"decoding": recipe.decoding.model_copy(update=lengths)})
