@@ -60,6 +60,9 @@ def test_the_list_has_every_table_of_the_recipes():
 def test_other_names_are_refused():
     with pytest.raises(UserError, match="wang-2019/table-1"):
         checked("wang-2019/tabel-1")
+    for other in ("methods/table-1", "methods/", "x"):  # no folder of a paper of these four
+        with pytest.raises(UserError, match="no table or figure"):
+            checked(other)
     result = CliRunner().invoke(app, ["reproduce", "zhang-2019/figure-1"])
     assert isinstance(result.exception, UserError) and "add --data" in str(result.exception)
 

@@ -77,7 +77,8 @@ def checked(name: str) -> str:
         UserError: if there is none of this name.
     """
     paper = name.partition("/")[0]
-    if name in _recipes(paper) | published()["measured"] | published()["figures"]:
+    rows = _recipes(paper) if paper in PAPERS else {}
+    if name in rows | published()["measured"] | published()["figures"]:
         return name
     known = targets()
     hint = did_you_mean(name, known) or "`nmtdeep reproduce` prints the names"
