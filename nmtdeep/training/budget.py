@@ -69,11 +69,14 @@ class Pace:
         validation = fmean(self._seconds["validation"] or [validation])
         checkpoint = fmean(self._seconds["checkpoint"] or [0.0])
         last = validation + checkpoint  # a new best is saved after its validation
-        validations, checkpoints = (
-            every if isinstance(every, int) else int(every.split()[0]) * self.updates_of_epoch
-            for every in (settings.validation.every, settings.checkpoints.every)
+        validations, checkpoints = map(
+            self.interval, (settings.validation.every, settings.checkpoints.every)
         )
         return update + last / validations + checkpoint / checkpoints, last
+
+    def interval(self, every: int | str) -> float:
+        """Updates of an interval, such as 100 or `2 epochs`."""
+        return every if isinstance(every, int) else int(every.split()[0]) * self.updates_of_epoch
 
     @property
     def updates_of_epoch(self) -> float:

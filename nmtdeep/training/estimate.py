@@ -107,10 +107,7 @@ def _stages(setup: Setup, clock: Callable[[], float]) -> Iterator[StageEstimate]
         if training.max_minutes is not None:
             length = min(length, (training.max_minutes * 60 - seconds - end) / update)
         length = max(length, 0.0)
-        every = training.validation.every
-        validations = length / (
-            every if isinstance(every, int) else int(every.split()[0]) * an_epoch
-        )
+        validations = length / pace.interval(training.validation.every)
         end *= math.ceil(validations) - validations  # the last one may be one of an interval
         yield StageEstimate(length, length / an_epoch, update, end, timed, memory)
         done, epochs = done + length, epochs + length / an_epoch
