@@ -1,8 +1,8 @@
 """The atlas: methods of training deep Transformers, compared on Multi30k at several depths.
 
     python benchmarks/atlas.py run --data DIR --out DIR [--results CSV] [--plan NAME ...]
-        [--only METHOD ...] [--minutes N] [--speed CSV]
-    python benchmarks/atlas.py speed --data DIR [--speed CSV] [--only METHOD ...]
+        [--only METHOD ...] [--minutes N] [--jobs N] [--device cuda] [--speed CSV]
+    python benchmarks/atlas.py speed --data DIR [--device cuda] [--speed CSV] [--only METHOD ...]
     python benchmarks/atlas.py report [--results CSV] [--speed CSV] [--picture SVG]
 
 --data is what this makes:
@@ -10,10 +10,10 @@
     nmtdeep preprocess multi30k-en-de text.bpe.merges=4000 --train multi30k/train
         --valid multi30k/val --test multi30k/test_2016_flickr --out DIR
 
-`run` walks the plans, trains what the CSV file lacks, one after the other by the procedure behind
+`run` walks the plans, trains what the CSV file lacks, --jobs at a time, by the procedure behind
 `nmtdeep train`, and adds a row for each at once. It starts no training after --minutes; a signal
-makes the training save and leave, and the same command goes on where it was. For several cores,
-start it once for each, with the same files: each process takes what no other one is training.
+makes the trainings save and leave, and the same command goes on where it was. Each job is a process
+of one thread that takes what no other one is training; jobs of several commands may share files.
 
 The model is thin, because two CPU cores are all there is: width 64, 4 heads, inner width 256, 4,000
 joint merges (a small output layer), dropout 0.1, label smoothing 0.1, updates of 1,024 padded
@@ -27,6 +27,9 @@ same at one depth, for longer. `end`: the best methods of that depth to the end 
 `adam`: the beginning with the papers' optimizer. `convergence`, `paper-batch` and `growth`:
 questions of the papers.
 
+`tune-depth` and `depth`, for a GPU: width 128, updates of 4,096 tokens, to the end of training,
+with the rate of each method tuned at each depth on the same schedule, BLEU at every validation.
+
 Equal seconds: `speed` measures how many times as long an update takes as that of the plain pre-norm
 model. A method that is r times slower is read after 1/r of the updates as well, from its curve and
 from a checkpoint that is saved there. A faster one is not trained for longer.
@@ -37,6 +40,7 @@ import fcntl
 import json
 import math
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -68,6 +72,7 @@ from nmtdeep.training.loop import train
 from nmtdeep.training.validation import translated
 
 DOCS = Path(__file__).parents[1] / "docs" / "atlas"
+PAUSE = 2.0  # seconds until a job without work looks again
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
@@ -81,14 +86,30 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     for command in (run, speed, report):
         command.add_argument("--speed", type=Path, default=DOCS / "speed.csv")
     for command in (run, speed):
+        command.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
         command.add_argument("--data", type=Path, required=True, help="preprocessed data directory")
         command.add_argument("--only", nargs="+", choices=CHOICES, metavar="METHOD")
     run.add_argument("--out", type=Path, required=True, help="run directories, deleted when done")
     run.add_argument("--plan", nargs="+", choices=PLANS, default=list(PLANS))
     run.add_argument("--minutes", type=float, default=math.inf)
-    speed.add_argument("--repeats", type=int, default=5)
+    run.add_argument("--jobs", type=int, default=1, help="trainings at a time")
     report.add_argument("--picture", type=Path, default=DOCS / "atlas.svg")
     return parser.parse_args(words)
+
+
+def run_jobs(words: Sequence[str], jobs: int) -> None:
+    """The same command in processes of one job each; a signal is passed on to all."""
+    command = [sys.executable, __file__, *words, "--jobs", "1"]
+    processes = [subprocess.Popen(command) for _ in range(jobs)]
+
+    def pass_on(number: int, _: object) -> None:
+        for process in processes:
+            process.send_signal(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, pass_on)
+    if failed := [code for process in processes if (code := process.wait())]:
+        sys.exit(abs(failed[0]))
 
 
 def run(options: argparse.Namespace) -> None:
@@ -96,10 +117,11 @@ def run(options: argparse.Namespace) -> None:
     keep_memory()
     torch.set_num_threads(1)
     end = time.monotonic() + 60 * options.minutes
-    while time.monotonic() < end:
-        with next_trial(options) as trial:
-            if not trial:
-                break
+    while time.monotonic() < end and (missing := missing_trials(options)):
+        with claimed(missing, options) as trial:
+            if not trial:  # what others train may leave more to do: the next rate of a search
+                time.sleep(PAUSE)
+                continue
             done = {row.trial for row in read(options.results)}
             parts = [
                 trial._replace(plan=plan) for plan in (PLANS[trial.plan].begins_as, trial.plan)
@@ -111,22 +133,27 @@ def run(options: argparse.Namespace) -> None:
             shutil.rmtree(out)
 
 
+def missing_trials(options: argparse.Namespace) -> list[Trial]:
+    """What the plans lack so far, in order."""
+    rows = read(options.results)
+    missing = (one for plan in options.plan for one in trials(plan, rows))
+    return [one for one in missing if one.method in (options.only or CHOICES)]
+
+
 @contextmanager
-def next_trial(options: argparse.Namespace) -> Iterator[Trial | None]:
-    """The first that is missing and that no other process is training; None if there is none.
+def claimed(missing: Sequence[Trial], options: argparse.Namespace) -> Iterator[Trial | None]:
+    """The first that no other process is training; None if there is none.
 
     It is locked as long as the context lasts, with all that belongs to its method, depth and seed:
     plans share run directories, and a rate follows from those tried before.
     """
-    missing = (one for plan in options.plan for one in trials(plan, read(options.results)))
     for trial in missing:
-        if trial.method in (options.only or CHOICES):
-            lock = options.out / "locks" / f"{trial.method}-{trial.depth}-{trial.seed}"
-            lock.parent.mkdir(parents=True, exist_ok=True)
-            with lock.open("w") as file:
-                if is_free(file) and trial in trials(trial.plan, read(options.results)):
-                    yield trial
-                    return
+        lock = options.out / "locks" / f"{trial.method}-{trial.depth}-{trial.seed}"
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        with lock.open("w") as file:
+            if is_free(file) and trial in trials(trial.plan, read(options.results)):
+                yield trial
+                return
     yield None
 
 
@@ -148,12 +175,9 @@ def slower(trial: Trial, options: argparse.Namespace) -> float:
     if not plan.timed:
         return math.nan
     sought = (trial.method, str(trial.depth), plan.optimizer)
-    if sought not in atlas_speed.read(options.speed):
-        known = atlas_speed.read(options.speed)
-        methods = (name for name in plan.methods if (name, *sought[1:]) not in known)
-        atlas_speed.measure(
-            options.data, options.speed, methods, trial.depth, plan.optimizer, repeats=5
-        )
+    if sought not in (known := atlas_speed.read(options.speed)):
+        methods = [name for name in plan.methods if (name, *sought[1:]) not in known]
+        atlas_speed.measure(options, methods, trial.depth, plan.optimizer, plan.changes)
     return atlas_speed.read(options.speed)[sought]
 
 
@@ -166,7 +190,9 @@ def measure(trial: Trial, out: Path, options: argparse.Namespace) -> None:
     began, data = time.monotonic(), DataDirectory.open(options.data)
     times, plan = slower(trial, options), PLANS[trial.plan]
     equal = round(plan.updates / times) if times > 1 else plan.updates
-    last, curve = trained(trial, data, out, saves=equal)
+    last, validations = trained(trial, data, out, options.device, saves=equal)
+    curve = [(one["update"], one["valid_ppl"]) for one in validations]
+    device = torch.device(options.device)
     ended = last["update"] == plan.updates
     row = Row(
         **trial._asdict(),
@@ -179,34 +205,38 @@ def measure(trial: Trial, out: Path, options: argparse.Namespace) -> None:
         equal_updates=equal,
         equal_perplexity=perplexity_at(curve, equal) if ended else math.inf,
         curve=curve,
-        precision="bf16" if native_bf16(torch.device("cpu")) else "fp32",
+        bleu_curve=[
+            (one["update"], one["valid_bleu"]) for one in validations if "valid_bleu" in one
+        ],
+        device=torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        precision="bf16" if native_bf16(device) else "fp32",
         date=f"{datetime.now(UTC):%Y-%m-%d}",
         commit=commit(),
         torch=torch.__version__,
     )
     if plan.translates and not row.fails:
         ends = {plan.updates, equal}
-        bleu = {update: bleu_of(out / f"checkpoint_{update}", data) for update in ends}
-        at_equal = {f"equal_{name}": value for name, value in bleu[equal].items()}
-        row = replace(row, **bleu[plan.updates], **at_equal)
+        found = {end: bleu_of(out / f"checkpoint_{end}", data, options.device) for end in ends}
+        at_equal = {f"equal_{name}": value for name, value in found[equal].items()}
+        row = replace(row, **found[plan.updates], **at_equal)
     append(options.results, row)
     shown = "fails" if row.fails else f"{row.perplexity:.2f}, BLEU {row.bleu_test:.2f}"
     print(f"{trial}: {shown}, {time.monotonic() - began:.0f} s", flush=True)
 
 
 def trained(
-    trial: Trial, data: DataDirectory, out: Path, *, saves: int
-) -> tuple[dict[str, Any], list[tuple[int, float]]]:
-    """Train, or go on; the last record, and update and perplexity of each validation."""
+    trial: Trial, data: DataDirectory, out: Path, device: str, *, saves: int
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Train, or go on; the last record of an update, and those of the validations."""
     chosen = recipe_of(trial, data.path, saves=saves)
     try:
-        if signal := train(chosen, data=data.path, out=out, device="cpu", threads=1, quiet=True):
-            sys.exit(128 + signal)
+        if number := train(chosen, data=data.path, out=out, device=device, threads=1, quiet=True):
+            sys.exit(128 + number)
     except DivergenceError as error:
         print(error)
     records = [json.loads(line) for line in (out / RECORDS).read_text().splitlines()]
     last = [one for one in records if one["kind"] == "train"][-1]
-    return last, [(one["update"], one["valid_ppl"]) for one in records if "valid_ppl" in one]
+    return last, [one for one in records if "valid_ppl" in one]
 
 
 def recipe_of(trial: Trial, data: Path, *, saves: int) -> Recipe:
@@ -226,9 +256,9 @@ def recipe_of(trial: Trial, data: Path, *, saves: int) -> Recipe:
     )
 
 
-def bleu_of(checkpoint: Path, data: DataDirectory) -> dict[str, float]:
+def bleu_of(checkpoint: Path, data: DataDirectory, device: str) -> dict[str, float]:
     """BLEU of the validation and the first test set, as the recipe translates: beam 5."""
-    translator, found = Translator.load([checkpoint], DecodingOptions(device="cpu")), {}
+    translator, found = Translator.load([checkpoint], DecodingOptions(device=device)), {}
     for name, split in zip(("bleu_valid", "bleu_test"), data.held_out, strict=False):
         lines = translated(translator, data, split)
         found[name] = score_texts(lines, [data.references(split)], ["bleu"])[0].value
@@ -256,14 +286,13 @@ def commit() -> str:
 def main(words: Sequence[str] | None = None) -> None:
     options = arguments(words)
     match options.command:
+        case "run" if options.jobs > 1:
+            run_jobs(sys.argv[1:] if words is None else words, options.jobs)
         case "run":
             run(options)
         case "speed":
             for depth in DEPTHS:
-                methods = options.only or MAIN
-                atlas_speed.measure(
-                    options.data, options.speed, methods, depth, "muon", repeats=options.repeats
-                )
+                atlas_speed.measure(options, options.only or MAIN, depth, "muon", changes=())
         case _:
             atlas_report.report(options)
 

@@ -57,6 +57,10 @@ METHODS: dict[str, tuple[str, ...]] = {
     "sparse-pre": (*PRE, *both("combination", "{type: sparse_blocks, blocks: 3}")),
     "transparent-pre": (*PRE, "model.bridge=transparent"),
     "rk2": (*PRE, "model.encoder.residual={type: runge_kutta, weights: gate}"),
+    "rk2-output": (
+        *PRE,
+        "model.encoder.residual={type: runge_kutta, weights: gate, function: output}",
+    ),
     "rk4": (*PRE, "model.encoder.residual={type: runge_kutta, order: 4}"),
     "denseformer": (*PRE, *both("combination", "denseformer")),
     "attn-res": (*PRE, *both("combination", "attention_residuals")),
@@ -68,7 +72,8 @@ METHODS: dict[str, tuple[str, ...]] = {
 # What `main` trains: those that others recommend for depth, and the best in `tune`.
 MAIN = (
     *("pre-norm", "post-norm", "ds-init-0.5", "admin", "deep-norm", "rezero", "sparse-pre"),
-    *("dlcl-pre", "dlcl-post", "denseformer", "rk2", "block-attn-res", "hyper", "mhc"),
+    *("dlcl-pre", "dlcl-post", "denseformer", "rk2", "rk2-output", "block-attn-res"),
+    *("hyper", "mhc"),
 )
 # What `end` trains until the learning rate is zero: the plain stack in both orders, the best.
 END = ("pre-norm", "deep-norm", "sparse-pre", "dlcl-pre", "hyper")

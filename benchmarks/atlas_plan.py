@@ -5,7 +5,17 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import NamedTuple
 
-from atlas_methods import END, GROWTH, LIPSCHITZ, MAIN, METHODS, STAGE_UPDATES, WARMUP, Depth
+from atlas_methods import (
+    END,
+    GROWTH,
+    LIPSCHITZ,
+    MAIN,
+    METHODS,
+    STAGE_UPDATES,
+    WARMUP,
+    Depth,
+    both,
+)
 from atlas_table import Row, Trial, rows_of
 
 # The search begins here, and goes on by factors of two, below or above, while the best rate is at
@@ -44,6 +54,7 @@ class Plan(NamedTuple):
 TUNED_AT = Depth(12, 6)
 DEPTHS = (TUNED_AT, Depth(24, 6), Depth(6, 6))
 SEEDS = (1, 2, 3)
+SEARCH_SEED = 100
 # Xu et al. 2020: target tokens of an update, and the peak rate, 512^-0.5 * 8000^-0.5.
 PAPER_TOKENS, PAPER_LR = 25_000, 4.9e-4
 # The best in `tune-end`, but for sparse blocks, whose 16e-3 is too high for 4,800 updates.
@@ -62,6 +73,28 @@ TUNE_CONVERGENCE = TUNE._replace(
 )
 TUNE_MUON = TUNE._replace(methods=MAIN, optimizer="muon")
 LINEAR = (f"training.schedule={{type: linear, warmup_updates: {WARMUP}}}",)
+# Depth at equal seconds (for a GPU): wider models to the end of training, each method with the rate
+# that is best for it at each depth on the whole schedule. The seed of the search is no other's.
+WIDE = (
+    "model.width=128",
+    *both("feed_forward", "512"),
+    "model.dropout={embedding: 0.3, residual: 0.3, attention: 0, activation: 0}",
+    *(
+        f"training.batches.{key}=4096"
+        for key in ("group_tokens", "max_tokens", "tokens_per_update")
+    ),
+    "training.schedule={type: linear, warmup_updates: 400}",
+    "training.validation={bleu: true, best_by: bleu, patience: 0}",
+)
+TUNE_DEPTH = Plan(
+    ("pre-norm", "dlcl-pre"),
+    (Depth(6, 6), TUNED_AT, Depth(24, 6)),
+    (SEARCH_SEED,),
+    *(4000, 200),
+    tuned_by="",
+    translates=False,
+    changes=WIDE,
+)
 PLANS = {
     "tune-muon": TUNE_MUON,
     "long": Plan(MAIN, (TUNED_AT,), SEEDS, 2400, 120, begins_as="main", timed=True),
@@ -74,6 +107,8 @@ PLANS = {
     "end-low": Plan(
         ("deep-norm", "pre-norm"), (TUNED_AT,), SEEDS, 4800, 240, lr=END_LR / 2, changes=LINEAR
     ),
+    "tune-depth": TUNE_DEPTH,
+    "depth": TUNE_DEPTH._replace(seeds=SEEDS, tuned_by="tune-depth", translates=True),
     "growth": Plan(tuple(GROWTH), (Depth(24, 6),), SEEDS, 4 * STAGE_UPDATES, 120),
     "tune": TUNE,
     "adam": Plan(MAIN, (TUNED_AT,), SEEDS, 600, 60, "adam", "tune", translates=False),

@@ -42,6 +42,8 @@ class Row:
         slower: seconds of an update over those of the plain pre-norm model of this depth.
         equal_*: the same after `equal_updates`, where the plain model has used up as many seconds.
         curve: update and perplexity of each validation.
+        bleu_curve: update and BLEU of each validation that translates, by greedy search.
+        device: cpu, or the name of the GPU.
         precision: of the matrix products, bf16 or fp32.
     """
 
@@ -63,6 +65,8 @@ class Row:
     equal_bleu_valid: float = math.nan
     equal_bleu_test: float = math.nan
     curve: Sequence[tuple[int, float]]
+    bleu_curve: Sequence[tuple[int, float]]
+    device: str
     precision: str
     date: str
     commit: str
@@ -79,7 +83,11 @@ class Row:
 
     @classmethod
     def read(cls, cells: dict[str, str]) -> "Row":
-        kinds: dict[str, Any] = {"depth": Depth.parse, "curve": json.loads}
+        kinds: dict[str, Any] = {
+            "depth": Depth.parse,
+            "curve": json.loads,
+            "bleu_curve": json.loads,
+        }
         makers = {str: str, int: int, float: float}
         values = {
             one.name: kinds.get(one.name, makers.get(one.type))(cells[one.name])
@@ -89,7 +97,8 @@ class Row:
 
     def cells(self) -> dict[str, str]:
         shown = {key: number(value) for key, value in asdict(self).items()}
-        return shown | {"depth": str(self.depth), "curve": json.dumps(self.curve)}
+        curves = {name: json.dumps(getattr(self, name)) for name in ("curve", "bleu_curve")}
+        return shown | curves | {"depth": str(self.depth)}
 
 
 def number(value: object) -> str:

@@ -1,0 +1,95 @@
+"""Energy that a training takes, from the counters of GPUs (NVML) and processors (RAPL).
+
+A counter is of a whole device: work of others on it counts too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nmtdeep.training.ranks import Ranks
+
+POWERCAP = Path("/sys/class/powercap")
+JOULES_PER_KWH = 3.6e6
+
+
+class Counter:
+    """Joules since it was made, from a reading that only grows, but for wrapping.
+
+    Args:
+        read: the reading in units of `joules`.
+        wraps_at: the reading after which it begins again at 0; None if it does not.
+    """
+
+    def __init__(
+        self, read: Callable[[], float], *, joules: float, wraps_at: float | None = None
+    ) -> None:
+        self._read, self._joules, self._wraps_at = read, joules, wraps_at
+        self._last, self._total = read(), 0.0
+
+    def __call__(self) -> float:
+        now = self._read()
+        grown = now - self._last
+        if grown < 0 and self._wraps_at is not None:
+            grown += self._wraps_at
+        self._last, self._total = now, self._total + grown
+        return self._total * self._joules
+
+
+class Meter:
+    """The counters of what this machine's ranks use; those that cannot be read are left out."""
+
+    def __init__(self, ranks: Ranks) -> None:
+        gpus = list(gpu_counters(devices(ranks)))
+        processors = list(processor_counters())
+        self._counters = [*gpus, *processors]
+        names = {"GPU": len(gpus), "processor": len(processors)}
+        self.of = " and ".join(name for name, number in names.items() if number)
+
+    def joules(self) -> float | None:
+        """Since it was made; None if nothing can be read."""
+        return sum(counter() for counter in self._counters) if self._counters else None
+
+
+def devices(ranks: Ranks) -> Sequence[int]:
+    """The numbers of the GPUs of this machine's ranks."""
+    if ranks.device.type != "cuda":
+        return []
+    return range(ranks.local_size) if ranks.size > 1 else [ranks.device.index]
+
+
+def gpu_counters(numbers: Sequence[int]) -> Iterator[Counter]:
+    """Of NVIDIA's GPUs with these numbers among torch's, from Volta on, in millijoules."""
+    try:
+        import pynvml
+    except ImportError:
+        return
+    nvml: Any = pynvml
+    for number in numbers:
+        with suppress(nvml.NVMLError):
+            nvml.nvmlInit()
+            uuid = f"GPU-{torch.cuda.get_device_properties(number).uuid}"
+            handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
+            read = partial(nvml.nvmlDeviceGetTotalEnergyConsumption, handle)
+            yield Counter(read, joules=1e-3)
+
+
+def processor_counters() -> Iterator[Counter]:
+    """Of the packages and the memory that Linux shows (powercap), in microjoules."""
+    for zone in sorted(POWERCAP.glob("intel-rapl:*")):
+        with suppress(OSError, ValueError):
+            name = (zone / "name").read_text().strip()
+            if name.startswith("package") or name == "dram":
+                most = float((zone / "max_energy_range_uj").read_text())
+                read = partial(_number, zone / "energy_uj")
+                yield Counter(read, joules=1e-6, wraps_at=most)
+
+
+def _number(path: Path) -> float:
+    return float(path.read_text())
