@@ -47,13 +47,6 @@ class Scale(Sum):
         self.inner = nn.Linear(1, 1)
     def add(self, history, output): return output * self.inner.weight
 
-class Dated(variants.CombinationVariant):
-    type: Literal["guest.dated"] = "guest.dated"
-    def build(self, model, stack): return Listed()
-
-class Listed(Scale):
-    def constants(self): yield self.inner.weight, torch.ones(1, 1)
-
 class Rows(variants.SublayerVariant):
     type: Literal["guest.rows"] = "guest.rows"
     takes_rows = True
@@ -93,7 +86,7 @@ class Vectors(nn.Module):
         vectors = offsets.to(self.weight.dtype)[..., None] * self.weight
         return vectors, vectors if self.values else None
 """
-CLASSES = ("Sums", "Forgotten", "Dated", "Rows", "Wrapped", "Slope", "Near")
+CLASSES = ("Sums", "Forgotten", "Rows", "Wrapped", "Slope", "Near")
 NAMES = {f"guest.{name.lower()}": name for name in CLASSES}
 SIDES = ("encoder", "decoder")
 SOURCES = [[5, 6, 7, 8, EOS], [9, EOS], [4, 3, 9, 8, 7, 6, EOS]]
@@ -188,18 +181,9 @@ def test_a_parameter_without_initial_value_is_one_line_with_its_package(tmp_path
     assert "encoder.combination.inner.weight, decoder.combination.inner.weight: " in said
 
 
-def test_old_names_are_refused_with_the_new_ones(tmp_path):
-    changed = [*testing.TINY, *of_both("combination", "guest.dated")]
-    with pytest.raises(UserError) as caught:
-        testing.parameters_are_initialized(changed, tmp_path)
-    assert (caught.value.problems[0].where, caught.value.problems[0].hint) == (
-        "package guest",
-        "rename it to init_constants()",
-    )
+def test_an_old_name_is_refused_with_the_new_one():
     with pytest.raises(ConfigError, match=r"takes_packing now: set .*Packing"):
         built("model.encoder.sublayers=[self_attention, guest.rows]")
-    with pytest.raises(ImportError, match="InitMatrix"):
-        from nmtdeep.variants import Matrix  # type: ignore[attr-defined]  # noqa: F401
 
 
 @pytest.mark.parametrize(
