@@ -7,16 +7,11 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from model.drawn import drawn, filled, started
+from model.drawn import drawn, filled, some_function, started
 from nmtdeep.model.layers.attention_residuals import AttentionResiduals
 
 SUBLAYERS, WIDTH, EPSILON = 5, 4, 1e-3
 SHAPE = (2, 3, WIDTH)
-
-
-def sublayer(number, x):
-    """Some function, another one for each sublayer."""
-    return torch.sin((number + 1) * x.roll(1, dims=-1))
 
 
 def through(combination, x):
@@ -24,7 +19,7 @@ def through(combination, x):
     history = combination.start(x)
     reads = [combination.read(history)]
     for number in range(SUBLAYERS):
-        history = combination.add(history, sublayer(number, reads[-1]))
+        history = combination.add(history, some_function(number, reads[-1]))
         reads.append(combination.read(history))
     return reads
 
@@ -64,14 +59,14 @@ def test_reads_equal_equations_2_to_6(block):
             values.append(sum(outputs[first : min(first + block, number)]))
         expected = attended(module.query[number], values)
         assert_close(read, expected)
-        outputs.append(sublayer(number, expected))
+        outputs.append(some_function(number, expected))
 
 
 def test_at_the_start_each_sublayer_reads_the_mean_of_all_outputs():
     outputs = [x()]
     for number, read in enumerate(through(started(residuals(1, 1.0)), x())):
         assert_close(read, sum(outputs) / len(outputs))
-        outputs.append(sublayer(number, read))
+        outputs.append(some_function(number, read))
 
 
 def test_grown_queries_come_with_their_layers(tiny_model):

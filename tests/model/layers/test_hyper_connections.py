@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from model.drawn import drawn, filled, started
+from model.drawn import drawn, filled, some_function, started
 from nmtdeep.model.layers.hyper_connections import (
     HyperConnection,
     HyperConnections,
@@ -19,15 +19,10 @@ SUBLAYERS, STREAMS, WIDTH = 3, 2, 4
 SHAPE = (2, 3, WIDTH)
 
 
-def sublayer(number, x):
-    """Some function, another one for each sublayer."""
-    return torch.sin((number + 1) * x.roll(1, dims=-1))
-
-
 def through(combination, x):
     history = combination.start(x)
     for number in range(SUBLAYERS):
-        history = combination.add(history, sublayer(number, combination.read(history)))
+        history = combination.add(history, some_function(number, combination.read(history)))
     return combination.read(history)
 
 
@@ -45,7 +40,7 @@ def by_position(x, weights):
             for k in range(SUBLAYERS):
                 read, kept, written = weights(k, streams)
                 h = [sum(read[i] * streams[i][f] for i in range(n)) for f in range(d)]
-                output = sublayer(k, torch.tensor(h, dtype=torch.float64)).tolist()
+                output = some_function(k, torch.tensor(h, dtype=torch.float64)).tolist()
                 streams = [
                     [
                         sum(kept[i][j] * streams[i][f] for i in range(n)) + written[j] * output[f]
@@ -142,8 +137,8 @@ def test_at_the_start_the_streams_are_pre_norms_residual(kind, streams):
     norm = nn.LayerNorm(WIDTH, eps=0, dtype=torch.float64)
     history = combination.start(x())
     for number in range(SUBLAYERS):
-        history = combination.add(history, sublayer(number, norm(combination.read(history))))
-        plain = plain + sublayer(number, norm(plain))
+        history = combination.add(history, some_function(number, norm(combination.read(history))))
+        plain = plain + some_function(number, norm(plain))
     assert_close(combination.read(history), streams * plain)
 
 

@@ -76,9 +76,3 @@ def test_relative_positions_equal_a_loop(clip, queries):
             for key, row in enumerate(rows)
         )
         assert_close(read[:, :, query], summed)
-
-
-def test_relative_positions_of_keys_alone_leave_values_unchanged():
-    weights, v = torch.rand(1, 1, 4, 4), torch.randn(1, 1, 4, 3)
-    vectors = RelativePositions(3, 2).at(torch.zeros(4, 4, dtype=torch.int64))
-    assert torch.equal(weighted_values(weights, v, relative=vectors), weights @ v)
