@@ -53,7 +53,6 @@ class Rows(variants.SublayerVariant):
 
 class Wrapped(variants.ResidualVariant):
     type: Literal["guest.wrapped"] = "guest.wrapped"
-    bias: float = 0.0
     def build(self, sublayer, model, stack):
         return variants.Residual(sublayer, dropout=0.0)
 
@@ -184,16 +183,3 @@ def test_a_parameter_without_initial_value_is_one_line_with_its_package(tmp_path
 def test_an_old_name_is_refused_with_the_new_one():
     with pytest.raises(ConfigError, match=r"takes_packing now: set .*Packing"):
         built("model.encoder.sublayers=[self_attention, guest.rows]")
-
-
-@pytest.mark.parametrize(
-    ("override", "hint"),
-    [
-        ("residual={type: guest.wrapped, biases: 2}", "did you mean model.encoder.residual.bias?"),
-        ("combination={type: dlcl, group: 2}", "did you mean model.encoder.combination.groups?"),
-    ],
-)
-def test_a_wrong_key_of_a_variant_is_compared_with_its_own_keys_first(override, hint):
-    with pytest.raises(ConfigError) as caught:
-        load_recipe("deep-small", [f"model.encoder.{override}", "training.optimizer=adam"])
-    assert hint in str(caught.value)
