@@ -18,7 +18,6 @@ import torch
 from apart import Measured, measure
 from decoders import OURS, Decode, Ids, Task, contenders
 from machine import add_options, chosen_device, empty_table, opening
-from memory import megabytes
 from rich.table import Table
 from sacrebleu.metrics import BLEU
 from turns import spread
@@ -96,7 +95,7 @@ def report(result: Measured, bleu: dict[str, str], title: str, first: str) -> Ta
             f"{len(translations) / seconds:,.1f}",
             f"{sum(map(len, translations)) / seconds:,.0f}",
             "" if name == first else spread(result.turns.ratios([name], first)),
-            megabytes(result.memory[name]),
+            f"{result.memory[name] / 2**20:,.0f}",
             f"{same:.1%}",
             bleu.get(name, ""),
         )
