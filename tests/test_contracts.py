@@ -115,6 +115,8 @@ def test_sums_of_sublayers_are_the_residuals_that_they_replace(residual, tiny_mo
     )
     logits = [model.output(model(testing.SOURCE, testing.TARGET)) for model in (plain, summed)]
     assert_close(*logits, rtol=0, atol=1e-12)
+    ours, theirs = (model.encode_deeply(testing.SOURCE)[1] for model in (summed, plain))
+    assert_close(ours, theirs, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("side", SIDES)

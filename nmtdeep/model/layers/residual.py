@@ -133,11 +133,7 @@ class Admin(Normed):
 
 
 class DeepNorm(Normed):
-    """norm(alpha x + dropout(sublayer(x))), alpha a constant of the depths (Wang et al. 2022).
-
-    Args:
-        alpha: see `deep_norm_scales`.
-    """
+    """norm(alpha x + dropout(sublayer(x))), alpha of `deep_norm_scales` (Wang et al. 2022)."""
 
     def __init__(self, sublayer: Sublayer, norm: Norm, *, alpha: float, dropout: float) -> None:
         super().__init__(sublayer, norm, dropout=dropout)

@@ -142,23 +142,6 @@ def test_at_the_start_the_streams_are_pre_norms_residual(kind, streams):
     assert_close(combination.read(history), streams * plain)
 
 
-@pytest.mark.parametrize(
-    ("residual", "bridge"), [("pre_norm", "transparent"), ("no_norm", "top_layer")]
-)
-def test_a_model_of_one_stream_starts_as_the_plain_one(residual, bridge, tiny_model):
-    reads = {"type": "hyper_connections", "streams": 1}
-    choice = {"encoder": residual, "decoder": residual, "bridge": bridge}
-    plain = tiny_model(seed=1, **choice)
-    model = tiny_model(seed=2, combinations=(reads, reads), **choice)
-    model.load_state_dict(plain.state_dict(), strict=False)
-    started(model)
-    source, target = torch.tensor([[5, 9, 4, 1]]), torch.tensor([[1, 6, 5]])
-    model.bridge.load_state_dict(plain.bridge.state_dict())  # `started` set it as well
-    assert_close(model(source, target), plain(source, target), rtol=0, atol=1e-12)
-    ours, theirs = (each.encode_deeply(source)[1] for each in (model, plain))
-    assert_close([*ours], [*theirs], rtol=0, atol=1e-12)
-
-
 def test_streams_have_readers_of_their_own():
     """Without them all streams would have the same gradient, and stay the same forever."""
     mhc = started(ManifoldConnection(5, 4, WIDTH, iterations=20, epsilon=1e-5))
