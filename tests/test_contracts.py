@@ -56,14 +56,6 @@ class Wrapped(variants.ResidualVariant):
     def build(self, sublayer, model, stack):
         return variants.Residual(sublayer, dropout=0.0)
 
-class Slope(variants.PositionsVariant):
-    type: Literal["guest.slope"] = "guest.slope"
-    def build(self, model, stack): return Ramp()
-
-class Ramp(nn.Module):
-    def forward(self, x, start):
-        return x + torch.arange(start, start + x.shape[1])[:, None] / 10
-
 class Near(variants.PositionsVariant):
     type: Literal["guest.near"] = "guest.near"
     takes_packing = True
@@ -85,7 +77,7 @@ class Vectors(nn.Module):
         vectors = offsets.to(self.weight.dtype)[..., None] * self.weight
         return vectors, vectors if self.values else None
 """
-CLASSES = ("Sums", "Forgotten", "Rows", "Wrapped", "Slope", "Near")
+CLASSES = ("Sums", "Forgotten", "Rows", "Wrapped", "Near")
 NAMES = {f"guest.{name.lower()}": name for name in CLASSES}
 SIDES = ("encoder", "decoder")
 SOURCES = [[5, 6, 7, 8, EOS], [9, EOS], [4, 3, 9, 8, 7, 6, EOS]]
@@ -135,14 +127,6 @@ def test_there_are_no_layers_to_skip_where_sublayers_are_connected():
     with pytest.raises(ConfigError, match="there are no layers to skip") as caught:
         built(*of_both("combination", "guest.sums"), "model.dropout.layer=0.1")
     assert str(caught.value).startswith("model.dropout.layer: ")
-
-
-@pytest.mark.parametrize(
-    "check", [testing.stepwise_equals_parallel, testing.parameters_are_trained]
-)
-def test_positions_need_no_more_than_their_documented_arguments(check, tmp_path):
-    check(["model.positions=guest.slope"], tmp_path)
-    assert not load_recipe("deep-small", ["model.positions=guest.slope"]).uses_packing("cuda")
 
 
 @pytest.mark.parametrize(

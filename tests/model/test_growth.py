@@ -8,9 +8,7 @@ from torch.testing import assert_close
 
 from nmtdeep.model.build import build, initialize
 from nmtdeep.model.growth import carry_over, layer_map
-
-SOURCE = torch.tensor([[5, 9, 4, 7, 1], [8, 3, 1, 0, 0]])
-TARGET = torch.tensor([[1, 6, 5, 19], [1, 12, 7, 4]])
+from nmtdeep.testing import SOURCE, TARGET
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,9 @@ from torch import nn
 from torch.testing import assert_close
 
 from model.choices import COMBINATIONS, VARIANTS
+from nmtdeep.testing import LENGTHS, SOURCE, TARGET
 from nmtdeep.text.vocabulary import PAD
 
-SOURCE = torch.tensor([[5, 9, 4, 7, 1], [8, 3, 1, PAD, PAD], [1, PAD, PAD, PAD, PAD]])
-TARGET = torch.tensor([[1, 6, 5, 19], [1, 12, 7, 4], [1, 9, PAD, PAD]])
-LENGTHS = [(5, 4), (3, 4), (1, 2)]
 EXACT = {"rtol": 0, "atol": 1e-12}
 
 

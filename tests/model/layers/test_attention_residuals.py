@@ -1,6 +1,4 @@
-"""Attention residuals against loops over outputs and positions; their special cases."""
-
-import math
+"""Attention residuals against the equations; their special cases."""
 
 import pytest
 import torch
@@ -11,7 +9,6 @@ from model.drawn import drawn, filled, some_function, started
 from nmtdeep.model.layers.attention_residuals import AttentionResiduals
 
 SUBLAYERS, WIDTH, EPSILON = 5, 4, 1e-3
-SHAPE = (2, 3, WIDTH)
 
 
 def through(combination, x):
@@ -30,22 +27,14 @@ def residuals(block, deviation):
 
 
 def x():
-    return drawn(*SHAPE, seed=7)
+    return drawn(2, 3, WIDTH, seed=7)
 
 
 def attended(query, values):
-    """Eq. 2 and 4 of the Kimi Team for each position."""
-    result = torch.empty(SHAPE, dtype=torch.float64)
-    for place in torch.cartesian_prod(torch.arange(SHAPE[0]), torch.arange(SHAPE[1])).tolist():
-        vectors = [value[place[0], place[1]] for value in values]
-        phi = []
-        for vector in map(Tensor.tolist, vectors):
-            rms = math.sqrt(sum(v**2 for v in vector) / WIDTH + EPSILON)
-            score = sum(a * b / rms for a, b in zip(query.tolist(), vector, strict=True))
-            phi.append(math.exp(score))
-        mean = sum(weight / sum(phi) * vector for weight, vector in zip(phi, vectors, strict=True))
-        result[place[0], place[1]] = mean
-    return result
+    """Eq. 2 and 4 of the Kimi Team."""
+    values = torch.stack(values)
+    phi = (values / (values.square().mean(-1, True) + EPSILON).sqrt() @ query).exp()
+    return (phi[..., None] * values).sum(dim=0) / phi.sum(dim=0)[..., None]
 
 
 @pytest.mark.parametrize("block", [1, 2, 3, 9])
