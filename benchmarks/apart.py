@@ -3,16 +3,20 @@
 What one does to its process, such as where its memory comes from, is then nothing to the others.
 """
 
+import ctypes
+import gc
+import re
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing, suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from memory import peak_increase
 from turns import Spent, Turns, clocks, since, take_turns
 
+STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 Turn = Callable[[], Any]
 
 
@@ -65,6 +69,36 @@ def _serve(connection: Connection, make: Callable[..., Any], *arguments: Any) ->
                 started = clocks(device)
                 result = turn()
                 connection.send(Done(since(started, device=device), result))
+
+
+def peak_increase(work: Callable[[], object], device: torch.device) -> int:
+    """Bytes that `work` needs at its peak beyond those held before: of the GPU, or resident.
+
+    On Linux with glibc, which forgets a process's peak when asked to (proc(5), clear_refs).
+    """
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        work()
+        torch.cuda.synchronize(device)
+        return torch.cuda.max_memory_allocated(device) - before
+    before = _forget_peak()
+    work()
+    return max(0, _kilobytes("VmHWM") * 1024 - before)
+
+
+def _forget_peak() -> int:
+    """Bytes resident now, without what is free, which are the peak from now on."""
+    ctypes.CDLL("libc.so.6").malloc_trim(0)
+    CLEAR.write_text("5", encoding="ascii")
+    return _kilobytes("VmRSS") * 1024
+
+
+def _kilobytes(key: str) -> int:
+    match = re.search(rf"^{key}:\s+(\d+) kB$", STATUS.read_text(encoding="ascii"), re.M)
+    return int(match[1]) if match else 0
 
 
 class Measured(NamedTuple):

@@ -10,7 +10,6 @@ import naive
 import torch
 from machine import installed
 from torch import Tensor, nn
-from weights import plain
 
 from nmtdeep.config.load import load_recipe
 from nmtdeep.config.recipe import Recipe
@@ -47,11 +46,11 @@ def build_naive(recipe: Recipe, ours: Transformer, *, dropout: float) -> naive.N
         pad=ours.pad,
     )
     network.to(weight.device, weight.dtype)
-    network.load_state_dict(plain(dict(ours.named_parameters())))
+    network.load_state_dict(naive.plain(dict(ours.named_parameters())))
     return network
 
 
-PEERS = {"naive": Peer(build_naive, plain)}
+PEERS = {"naive": Peer(build_naive, naive.plain)}
 MARIAN = {"MarianMT, SDPA": "sdpa", "MarianMT, eager": "eager"}
 
 
@@ -73,7 +72,7 @@ def adapt(
     shape: naive.Shape,
     *,
     tokens: int,
-    norm: str | None = None,
+    norm: str,
     overrides: Iterable[str] = (),
 ) -> Recipe:
     """The recipe at `path` in another shape, with dropout 0.1 where `base` models have it."""
@@ -92,9 +91,8 @@ def adapt(
             f"model.{side}.depth={getattr(shape, side)}",
             f"model.{side}.heads={shape.heads}",
             f"model.{side}.feed_forward={shape.feed_forward}",
+            f"model.{side}.residual={norm}",
         ]
-        if norm:
-            changes.append(f"model.{side}.residual={norm}")
     return load_recipe(str(path), [*changes, *overrides])
 
 

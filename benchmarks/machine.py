@@ -57,11 +57,6 @@ def add_options(parser: argparse.ArgumentParser, *, repeats: int) -> None:
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
     parser.add_argument("--threads", type=int, help="CPU threads (default: torch's choice)")
     parser.add_argument("--repeats", type=int, default=repeats, help="turns of each contender")
-    parser.add_argument(
-        "--plain-malloc",
-        action="store_true",
-        help="free memory goes back to the system, as it does without nmtdeep's settings",
-    )
 
 
 def chosen_device(options: argparse.Namespace, *, keeps_memory: bool) -> torch.device:
@@ -70,7 +65,7 @@ def chosen_device(options: argparse.Namespace, *, keeps_memory: bool) -> torch.d
     The process keeps freed memory as the command nmtdeep does, unless it is a peer's own. Peers
     that share the process profit as well, which no user of theirs would.
     """
-    if keeps_memory and not options.plain_malloc:
+    if keeps_memory:
         keep_memory()
     if options.threads:
         torch.set_num_threads(options.threads)

@@ -4,10 +4,9 @@ import re
 from collections.abc import Sequence
 
 import torch
-from naive import sinusoids
+from naive import plain, sinusoids
 from torch import Tensor, nn
 from transformers import MarianConfig, MarianMTModel
-from weights import plain
 
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.recipe import Recipe

@@ -14,10 +14,8 @@ suffer most: read the ratio of CPU time there, with --threads 1, where no waitin
 """
 
 import argparse
-import json
 import sys
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -35,17 +33,14 @@ from contenders import (
     products_step,
 )
 from machine import add_options, chosen_device, empty_table, opening
-from memory import megabytes
 from rich.table import Table
 from turns import Spent, spread
 from work import Work
 
-from nmtdeep.checkpoint import RECORDS
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batch import read_batch
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.index import RECIPE_FILE
-from nmtdeep.training.loop import train
 
 OURS, BEST = "nmtdeep", "best peer"
 PRODUCTS = "products alone"
@@ -107,7 +102,7 @@ def report(measured: Measured, work: Work, title: str) -> Table:
             name,
             f"{work.target_tokens / turns.median(name):,.0f}",
             *ratios,
-            megabytes(measured.memory[name]),
+            f"{measured.memory[name] / 2**20:,.0f}",
             f"{measured.results[name]:.3f}",
         )
     others = [name for name in turns.spent if name not in (OURS, PRODUCTS)]
@@ -116,42 +111,10 @@ def report(measured: Measured, work: Work, title: str) -> Table:
     return table
 
 
-def waiting(options: argparse.Namespace, precision: str) -> str:
-    """The speed of `nmtdeep train` by its own log, and the time that it waits for data.
-
-    It trains as many updates as a turn has, after as many to warm up.
-    """
-    updates = options.updates
-    recipe = our_recipe(
-        options,
-        [
-            f"training.precision={precision}",
-            f"training.max_updates={2 * updates}",
-            f"training.log_every={updates}",
-            f"training.validation={{every: {2 * updates}, bleu: false, best_by: loss}}",
-            f"training.checkpoints={{every: {2 * updates}, average_last: 0}}",
-        ],
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder)
-        train(recipe, data=options.data, out=out, device=options.device, quiet=True)
-        records = [json.loads(line) for line in (out / RECORDS).read_text().splitlines()]
-    record = [record for record in records if record["kind"] == "train"][-1]
-    return (
-        f"nmtdeep train, {precision}: {record['tokens_per_second']:,.0f} target tokens/s, "
-        f"{record['padding']:.1%} padding, {record['wait']:.2%} of the time waiting for data"
-    )
-
-
-def our_recipe(options: argparse.Namespace, overrides: Sequence[str] = ()) -> Recipe:
+def our_recipe(options: argparse.Namespace) -> Recipe:
     """The data's own recipe in the shape of the options."""
-    return adapt(
-        options.data / RECIPE_FILE,
-        options.shape,
-        tokens=options.tokens,
-        norm="post_norm",
-        overrides=overrides,
-    )
+    path = options.data / RECIPE_FILE
+    return adapt(path, options.shape, tokens=options.tokens, norm="post_norm")
 
 
 def main() -> None:
@@ -180,7 +143,6 @@ def main() -> None:
         measured = measure(contender, arguments, repeats=options.repeats)
         title = f"training, {precision}; {options.repeats} turns"
         console.print(report(measured, work, title))
-        console.print(waiting(options, precision))
 
 
 if __name__ == "__main__":

@@ -41,8 +41,8 @@ class Turns:
     def seconds(self, name: str, clock: str = "wall") -> list[float]:
         return [getattr(turn, clock) for turn in self.spent[name]]
 
-    def median(self, name: str, clock: str = "wall") -> float:
-        return statistics.median(self.seconds(name, clock))
+    def median(self, name: str) -> float:
+        return statistics.median(self.seconds(name))
 
     def ratios(self, others: Sequence[str], over: str, clock: str = "wall") -> list[float]:
         """Seconds of the fastest of `others` over those of `over`, turn by turn.

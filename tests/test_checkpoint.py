@@ -17,7 +17,7 @@ from nmtdeep import checkpoint, files
 from nmtdeep.errors import UserError
 from nmtdeep.training.optimizer import make_optimizer
 from nmtdeep.training.setup import Setup
-from nmtdeep.training.state import Progress, optimizer_tensors, restore_optimizer
+from nmtdeep.training.state import optimizer_tensors, restore_optimizer
 from nmtdeep.training.trainer import Trainer
 
 
@@ -87,14 +87,6 @@ def test_moments_come_back_exactly_or_not_at_all(tiny_run):
     assert again.keys() == stored.keys()
     assert all(torch.equal(value, stored[name]) for name, value in again.items())
     assert {float(value) for name, value in stored.items() if name.startswith("step/")} == {20.0}
-
-
-def test_progress_comes_back(tiny_run):
-    state = checkpoint.read_state(tiny_run.newer)
-    assert Progress.from_json(state) == Progress(update=20, score=-20.0)
-    del state["position"]
-    with pytest.raises(UserError, match="position"):
-        Progress.from_json(state)
 
 
 def halve(path: Path) -> None:

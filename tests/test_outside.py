@@ -4,11 +4,9 @@ import re
 
 import pytest
 from installed import installed
-from torch.testing import assert_close
 
 from nmtdeep import checkpoint, testing
 from nmtdeep.config.load import load_recipe
-from nmtdeep.model.build import build, initialize
 from nmtdeep.tools.export import to_ctranslate2, to_huggingface
 from nmtdeep.training.loop import train
 
@@ -49,24 +47,6 @@ class Wrapper(variants.ResidualVariant):
 class Plain(variants.CombinationVariant):
     type: Literal["outside.plain"] = "outside.plain"
     def build(self, model, stack): return PlainStack()
-
-class Halves(variants.CombinationVariant):
-    type: Literal["outside.halves"] = "outside.halves"
-    def build(self, model, stack): return Doubled()
-    def layer(self, sublayers, model, stack): return Halved(sublayers)
-
-class Halved(variants.Layer):
-    def __init__(self, sublayers):
-        super().__init__(sublayers)
-        self.branches = 1
-    def forward(self, x, context, states=None, branch=None):
-        return (super().forward(x, context, states) - x) / 2
-
-class Doubled(variants.Combination):
-    connects = "sublayers"
-    def start(self, x): return x
-    def add(self, history, output): return history + 2 * output
-    def read(self, history): return history
 
 class Top(variants.BridgeVariant):
     type: Literal["outside.top"] = "outside.top"
@@ -141,18 +121,6 @@ def test_a_model_of_variants_from_outside_trains_and_grows_as_ours_does(tmp_path
         trained[name] = checkpoint.weights(checkpoint.load(tmp_path / name / "checkpoint_6").model)
     assert trained["outside"].keys() == trained["ours"].keys()
     assert all(trained["ours"][name].equal(trained["outside"][name]) for name in trained["ours"])
-
-
-def test_a_combination_brings_its_own_layers():
-    """Its layers return half of their change, which it adds twice: the plain stack."""
-    logits = []
-    for kind in ("residual", "outside.halves"):
-        overrides = [f"model.{side}.combination={kind}" for side in ("encoder", "decoder")]
-        section = load_recipe("deep-small", [*testing.TINY, *overrides]).model
-        model = build(section, source_types=testing.TYPES, target_types=testing.TYPES)
-        initialize(model, section, seed=1)
-        logits.append(model.double().eval()(testing.SOURCE, testing.TARGET))
-    assert_close(*logits, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("override", OUTSIDE[:9])

@@ -11,7 +11,6 @@ from typing import Literal
 import torch
 from torch import nn
 from nmtdeep.variants import Bridge, BridgeVariant, Combination, CombinationVariant, GrowthVariant
-from nmtdeep.variants import Residual, ResidualVariant, layer_norm
 
 def variant(name, read, parameters=0):
     """A plain stack whose `read` is another."""
@@ -77,30 +76,9 @@ def of_layers(self, old, sources):
     for layer, source in enumerate(sources):
         self.weight[layer] = old.weight[source]
 
-def of_equal_shapes(self, old, sources):
-    if len(self.weight) == len(old.weight):
-        self.load_state_dict(old.state_dict())
-
 keeping = growing("keeping", all_of_it)
 forgetting = growing("forgetting", lambda self, old, sources: None)
 halving = growing("halving", of_layers)
-static = growing("static", of_equal_shapes)
-
-class Residue(ResidualVariant):
-    type: Literal["broken.residue"] = "broken.residue"
-    norms = "after"
-    def build(self, sublayer, model, stack):
-        return Gain(sublayer, layer_norm(model), dropout=model.dropout.residual)
-
-class Gain(Residual):
-    def __init__(self, sublayer, norm, *, dropout):
-        super().__init__(sublayer, dropout=dropout)
-        self.norm = norm
-        self.gain = nn.Parameter(torch.empty(1))
-    def init_constants(self):
-        yield self.gain, torch.ones(1)
-    def forward(self, x, context, state=None):
-        return self.norm(self.gain * x + self.dropout(self.sublayer(x, context, state)))
 
 class Bridging(BridgeVariant):
     type: Literal["broken.bridging"] = "broken.bridging"
@@ -119,8 +97,8 @@ class Reversed(GrowthVariant):
     def layer_map(self, old, new): return [old - 1 - layer % old for layer in range(new)]
 '''
 PLAIN = ("positions", "lengths", "padding", "future", "unset", "unused", "rough", "calls", "whole")
-GROWING = ("keeping", "forgetting", "halving", "static")
-OTHERS = {"reversed": "Reversed", "residue": "Residue", "bridging": "Bridging"}
+GROWING = ("keeping", "forgetting", "halving")
+OTHERS = {"reversed": "Reversed", "bridging": "Bridging"}
 CLASSES = {name: name for name in (*PLAIN, *GROWING)} | OTHERS
 NAMES = {f"broken.{name}": each for name, each in CLASSES.items()}
 # What breaks each promise, and what the check says then.
@@ -169,7 +147,6 @@ def test_a_check_passes_what_keeps_its_promise(check, tmp_path):
     [
         ("forgetting", "encoder.combination has inherited nothing"),
         ("halving", "a model as deep as before does not inherit all"),
-        ("static", "encoder.combination has inherited nothing"),
         ("bridging", "bridge has inherited nothing"),
     ],
 )
@@ -182,6 +159,5 @@ def test_what_forgets_its_weights_when_it_grows_is_found(name, message, tmp_path
 @pytest.mark.parametrize("strategy", ["copy_top_group", "interpolate"])
 def test_what_keeps_its_weights_passes_with_every_strategy(strategy, tmp_path):
     grown = f"training.growth.strategy={strategy}"
-    residuals = [f"model.{side}.residual=broken.residue" for side in ("encoder", "decoder")]
-    for changed in (overrides("keeping"), residuals, ["model.bridge=transparent"]):
+    for changed in (overrides("keeping"), ["model.bridge=transparent"]):
         testing.grown_model_is_whole([*changed, grown], tmp_path)

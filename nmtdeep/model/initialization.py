@@ -177,7 +177,6 @@ def draw_values(model: Transformer, tables: Rules, *, seed: int, **stacks: Rules
     Raises:
         UserError: if no rule covers a parameter of the model.
     """
-    _check_methods(model)
     generator = torch.Generator().manual_seed(seed)
     covered: Counter[int] = Counter()
     matrices = _matrices(model, stacks, generator), _constants(model)
@@ -196,16 +195,6 @@ def draw_values(model: Transformer, tables: Rules, *, seed: int, **stacks: Rules
         where = f"package {', '.join(dict.fromkeys(_package(model, name) for name in missed))}"
         hint = "correct the package: its modules list them in init_matrices() or init_constants()"
         raise UserError(what, where=where, hint=hint)
-
-
-def _check_methods(model: Transformer) -> None:
-    """Raises UserError if a module of a package has a method's old name."""
-    for kind in {type(module) for module in model.modules()}:
-        for name in ("matrices", "constants"):
-            if callable(getattr(kind, name, None)):
-                what = f"{kind.__name__} has {name}(), which is called init_{name}() now"
-                where = f"package {kind.__module__.partition('.')[0]}"
-                raise UserError(what, where=where, hint=f"rename it to init_{name}()")
 
 
 def _package(model: Transformer, parameter: str) -> str:

@@ -45,9 +45,7 @@ class RungeKutta(Layer):
     All evaluations of F share the layer's parameters; in a decoder each has a state of its own.
 
     Args:
-        sublayers: the residual wrappers in order.
-        order: of the method.
-        total: of the F_i: `GatedSum` or `WeightedSum`.
+        total: of the F_i.
         function: F; change: the layer's output minus its input, so that order 1 would be the plain
             layer; output: the output, as in the authors' release.
     """
@@ -93,8 +91,7 @@ class WeightedSum(nn.Module):
     """sum_i gamma_i F_i.
 
     Args:
-        weights: gamma.
-        learned: whether gamma is learned, from these values.
+        learned: whether gamma is learned, from `weights`.
     """
 
     def __init__(self, weights: Sequence[float], *, learned: bool) -> None:
@@ -117,9 +114,6 @@ class GatedSum(nn.Module):
     """g F_1 + (1 - g) F_2, g = sigmoid(w^T [F_1; F_2] + b), a number for each position.
 
     The release has one w for all layers; here each layer has its own.
-
-    Args:
-        width: model width d.
     """
 
     def __init__(self, width: int) -> None:
@@ -127,7 +121,6 @@ class GatedSum(nn.Module):
         self.gate = Linear(2 * width, 1)
 
     def forward(self, values: Sequence[Tensor]) -> Tensor:
-        """`(sentences, positions, width)` each, to the same."""
         first, second = values
         gate = self.gate(torch.cat((first, second), dim=2)).sigmoid()
         return second + gate * (first - second)

@@ -26,7 +26,6 @@ class Layer(nn.Module):
     """Wrapped sublayers, one after the other.
 
     Args:
-        sublayers: the residual wrappers in order.
         drop: probability that a training pass skips the layer: LayerDrop (Fan et al. 2020).
 
     Attributes:

@@ -102,20 +102,6 @@ def test_triton_in_a_graph_draws_from_the_seed_before_the_replay(name, choose, d
     assert all(map(torch.equal, first, eager))
 
 
-def test_dropout_keeps_the_expected_weights(choose, device):
-    """The mean over many masks is the result without dropout."""
-    choose("triton")
-    inputs = [tensors(LENGTHS["to 32"], 3, 128, torch.bfloat16, device)]
-    mask = Mask(queries=packing(LENGTHS["to 32"], device))
-    exact = both(inputs, mask)
-    sums = [torch.zeros_like(x, dtype=torch.float32) for x in exact]
-    for _ in range(1000):
-        for total, x in zip(sums, both(inputs, mask, dropout_p=0.2), strict=True):
-            total.add_(x, alpha=1e-3)
-    for total, x in zip(sums, exact, strict=True):
-        assert (total - x).norm() <= 0.08 * x.norm()
-
-
 @pytest.mark.parametrize("form", ["triton", "efficient", "FlashAttention"])
 def test_queries_without_keys_read_zeros_and_change_nothing(form, choose, device):
     choose(form)

@@ -128,7 +128,6 @@ class Recorder(TorchDispatchMode):
 
     Attributes:
         launches: kernels by operator.
-
         waits: what the host waited for, by file and function of nmtdeep.
 
     Raises:
@@ -137,7 +136,6 @@ class Recorder(TorchDispatchMode):
 
     answer: float = 0.0
     launches: Counter[str] = field(default_factory=Counter)
-
     waits: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:

@@ -10,6 +10,11 @@ def drawn(*shape: int, seed: int = 1, dtype: torch.dtype = torch.float64) -> Ten
     return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
 
 
+def some_function(number: int, x: Tensor) -> Tensor:
+    """Another one for each sublayer."""
+    return torch.sin((number + 1) * x.roll(1, dims=-1))
+
+
 def filled(module: nn.Module, deviation: float = 1.0, seed: int = 1) -> nn.Module:
     """The module in float64 with normal parameters."""
     generator = torch.Generator().manual_seed(seed)

@@ -47,12 +47,7 @@ class QuantizedLinear(nn.Module):
 
     Each output's weights have their own scale. The inputs of one call share a scale, from their
     range: a sentence's result depends a little on the rest of its batch. Whole numbers have no NaN,
-    so rows that are not finite are left out and are NaN in the result.
-
-    Args:
-        weight: `(outputs, inputs)`, fp32.
-        bias: `(outputs,)`, or None.
-        relu: whether max(0, .) follows.
+    so rows that are not finite are left out and are NaN in the result. Arguments as above.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None, *, relu: bool = False) -> None:

@@ -136,18 +136,10 @@ class SelfAttention(Sublayer):
 
 
 class CrossAttention(Sublayer):
-    """Attention of the decoder over the encoder's output.
+    """Attention of the decoder over the encoder's output; see `SelfAttention`.
 
-    Keys and values are projected from the memory's width to the decoder's, as in the release of
-    Wang et al. 2019.
-
-    Args:
-        width: model width d.
-        heads: number of heads; divides the width.
-        memory: width of the memory; None: d.
-        dropout: probability on the attention weights.
-        bias: whether the projections have a bias.
-        norms: one of queries and one of keys, or none.
+    Keys and values are projected from the memory's width (None: d) to the decoder's, as in the
+    release of Wang et al. 2019.
     """
 
     def __init__(

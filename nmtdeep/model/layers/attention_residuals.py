@@ -35,10 +35,7 @@ class AttentionResiduals(Combination):
     b_n^{i-1} as far as it goes. The norm's gain is part of the query.
 
     Args:
-        sublayers: L.
-        width: model width d.
         block: S; 1: every output is a value.
-        epsilon: of the norm.
     """
 
     connects: Literal["layers", "sublayers"] = "sublayers"

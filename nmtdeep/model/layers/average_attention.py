@@ -51,7 +51,6 @@ class AverageAttention(Sublayer):
     is the mean itself.
 
     Args:
-        width: model width d.
         gate: the 2d x 2d map W behind sigmoids, or not.
         feed_forward: map of the mean, or None.
     """

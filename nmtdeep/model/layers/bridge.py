@@ -54,12 +54,7 @@ class TopLayer(Bridge):
 
 
 class Projection(TopLayer):
-    """Every decoder layer attends to W y + b, y the encoder's top output.
-
-    Args:
-        depth: number of decoder layers.
-        projection: W and b, from the encoder's width to the decoder's.
-    """
+    """Every decoder layer attends to W y + b, y the encoder's top output: the `projection`."""
 
     def __init__(self, depth: int, projection: Linear) -> None:
         super().__init__(depth)

@@ -17,9 +17,6 @@ class Gated(nn.Module):
 
     With a = W x and b = V x (Shazeer 2020, Eq. 6). A gated map has three matrices instead of two,
     so that two thirds of the inner width keep the number of parameters.
-
-    Args:
-        activation: f.
     """
 
     def __init__(self, activation: nn.Module) -> None:

@@ -88,11 +88,7 @@ class ManifoldConnection(nn.Module):
     and b so that H_post is 1, H_res nearly the identity, and stream k mod n most of what is read.
 
     Args:
-        number: k, from 0.
-        streams: n.
-        width: model width d.
         iterations: t_max of Sinkhorn-Knopp.
-        epsilon: of the norm.
     """
 
     def __init__(
@@ -147,10 +143,6 @@ class HyperConnections(Combination):
 
     A sublayer T reads h_0 = A_m^T H, and then H = B^T T(h_0) + A_r^T H (Eq. 2), in symbols of mHC
     H = H_post^T T(H_pre H) + H_res H. After the last sublayer the streams are summed.
-
-    Args:
-        connections: the weights of each sublayer, bottom first.
-        streams: n.
     """
 
     connects: Literal["layers", "sublayers"] = "sublayers"

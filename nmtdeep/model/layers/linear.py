@@ -10,13 +10,7 @@ from nmtdeep.model.layers.rounding import Rounding
 
 
 class Linear(nn.Linear):
-    """`torch.nn.Linear` that computes with `kernels.linear`.
-
-    Args:
-        inputs: in_features.
-        outputs: out_features.
-        bias: whether the map has a bias.
-        relu: whether max(0, .) follows.
+    """`torch.nn.Linear` that computes with `kernels.linear`, and max(0, .) of it if `relu`.
 
     Attributes:
         rounding: of weight and input to 8-bit integers; None: they are taken as they are.

@@ -53,12 +53,7 @@ class MergedAttention(Sublayer):
 
 
 class Both(Sublayer):
-    """first(x) + second(x): MAtt with self-attention, or with the original AAN (Table 3, 6 and 7).
-
-    Args:
-        first: a sublayer.
-        second: another sublayer.
-    """
+    """first(x) + second(x): MAtt with self-attention, or with the original AAN (Table 3, 6, 7)."""
 
     def __init__(self, first: Sublayer, second: Sublayer) -> None:
         super().__init__()

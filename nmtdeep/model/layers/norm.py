@@ -24,9 +24,6 @@ class HeadNorm(RmsNorm):
 
     Queries and keys of bounded length bound the scores of attention: softmax(norm(q) norm(k)^T /
     sqrt(d_h)) (Dehghani et al. 2023). A bias of keys would change no weight.
-
-    Args:
-        normalized_shape: d_h.
     """
 
     def forward(self, x: Tensor) -> Tensor:

@@ -115,10 +115,6 @@ class Rotary(nn.Module):
     R_m rotates the pair i of d_h features by m theta_i with theta_i = base^(-2(i-1)/d_h), so that
     (R_m q)^T R_n k depends on n - m only. A pair is the features i and i + d_h/2; the paper's are
     neighbors, which is another order of the rows of W_q and W_k.
-
-    Args:
-        head_width: d_h.
-        base: of the angles theta.
     """
 
     def __init__(self, head_width: int, *, base: float) -> None:

@@ -14,12 +14,7 @@ from nmtdeep.model.layers.sublayer import Context, State, Sublayer
 
 
 class Residual(nn.Module):
-    """Base of the wrappers.
-
-    Args:
-        sublayer: the wrapped sublayer.
-        dropout: probability on the sublayer's output.
-    """
+    """Base of the wrappers; `dropout` is the probability on the sublayer's output."""
 
     sublayer: Sublayer
 
@@ -60,11 +55,7 @@ class ReZero(Residual):
 
 
 class Normed(Residual):
-    """A wrapper with a norm.
-
-    Args:
-        norm: a norm of the model's width.
-    """
+    """A wrapper with a norm of the model's width."""
 
     def __init__(self, sublayer: Sublayer, norm: Norm, *, dropout: float) -> None:
         super().__init__(sublayer, dropout=dropout)
@@ -142,11 +133,7 @@ class Admin(Normed):
 
 
 class DeepNorm(Normed):
-    """norm(alpha x + dropout(sublayer(x))), alpha a constant of the depths (Wang et al. 2022).
-
-    Args:
-        alpha: see `deep_norm_scales`.
-    """
+    """norm(alpha x + dropout(sublayer(x))), alpha of `deep_norm_scales` (Wang et al. 2022)."""
 
     def __init__(self, sublayer: Sublayer, norm: Norm, *, alpha: float, dropout: float) -> None:
         super().__init__(sublayer, norm, dropout=dropout)

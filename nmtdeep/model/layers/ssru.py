@@ -12,7 +12,6 @@ from nmtdeep.model.layers.cache import RowState
 from nmtdeep.model.layers.initial_values import InitMatrix, matrix
 from nmtdeep.model.layers.linear import Linear
 from nmtdeep.model.layers.sublayer import Context, State, Sublayer
-from nmtdeep.packing import Packing
 
 
 def recurrence(keep: Tensor, new: Tensor) -> Tensor:
@@ -36,9 +35,6 @@ class Ssru(Sublayer):
     The unit of Kim et al. 2019, "From Research to Production and Back", as Marian's class `SSRU`
     computes it: an SRU (Lei et al. 2018) without its reset gate, and with max(0, .) in place of
     tanh. A step of decoding reads c_(t-1) alone, however long the sentence is.
-
-    Args:
-        width: model width d.
     """
 
     def __init__(self, width: int) -> None:
@@ -61,12 +57,9 @@ class Ssru(Sublayer):
         if isinstance(state, RowState):
             cell = new if state.value is None else keep * state.value + new
             state.value = cell
+        elif context.packing is not None:
+            pad = context.packing.pad
+            cell = context.packing.pack(recurrence(pad(keep), pad(new)))
         else:
-            cell = _packed_recurrence(keep, new, context.packing)
+            cell = recurrence(keep, new)
         return cell.relu().to(x.dtype)
-
-
-def _packed_recurrence(keep: Tensor, new: Tensor, packing: Packing | None) -> Tensor:
-    if packing is None:
-        return recurrence(keep, new)
-    return packing.pack(recurrence(packing.pad(keep), packing.pad(new)))

@@ -9,12 +9,10 @@ from torch.testing import assert_close
 from model.choices import DECODERS
 from model.drawn import drawn
 from nmtdeep.model.kernels.cpu_prepacked_linear import PackedLinear, QuantizedLinear, pack
-from nmtdeep.text.vocabulary import PAD
+from nmtdeep.testing import SOURCE, TARGET
 
 VNNI = getattr(torch.cpu, "_is_vnni_supported", lambda: False)()
 SHAPES = [(1, 8), (2, 5, 8)]
-SOURCE = torch.tensor([[5, 9, 4, 7, 1], [8, 3, 1, PAD, PAD]])
-TARGET = torch.tensor([[1, 6, 5, 19], [1, 12, 7, 4]])
 
 
 @pytest.mark.parametrize(("bias", "relu"), [(True, False), (False, False), (True, True)])

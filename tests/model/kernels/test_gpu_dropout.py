@@ -39,14 +39,6 @@ def test_hash_of_seed_and_place_decides(seed, probability):
     assert actual.equal(torch.from_numpy(numbers >= probability * 2**32).view(ROWS, WIDTH))
 
 
-@pytest.mark.parametrize("distance", [1, 2, 16, WIDTH, 2**16])
-def test_places_are_independent(distance):
-    p = 0.1
-    noise = (kept(distance, p).double().flatten() - (1 - p)) / (p * (1 - p)) ** 0.5
-    products = noise[distance:] * noise[:-distance]
-    assert abs(products.sum().item()) < 5 * len(products) ** 0.5
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 def test_scale_and_dtype_are_those_of_torch(dtype):
     x = torch.randn(64, 64, dtype=dtype)

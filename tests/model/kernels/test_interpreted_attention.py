@@ -171,18 +171,6 @@ def test_dropout_keeps_the_rest_and_draws_each_weight_by_itself():
         assert products.mean().abs() < 4 * deviation / len(products) ** 0.5, name
 
 
-def test_the_side_of_tiles_changes_nothing(monkeypatch):
-    inputs = tensors([((40, 3, 17), 3)], 32)
-    mask = Mask(causal=True, queries=packing((40, 3, 17)))
-    results = []
-    for side in (16, 64):
-        monkeypatch.setattr(triton_attention, "side", lambda *_, side=side: side)
-        torch.manual_seed(1)
-        read = attention(*inputs, heads=2, mask=mask, dropout_p=0.2)
-        results.append([read, *gradients(read, inputs)])
-    assert_close(*results, **EXACT)
-
-
 @pytest.mark.parametrize("across", [False, True])
 def test_the_operation_is_what_the_compiler_is_told(across):
     inputs = tensors([(SHORT, 1), (SHORT, 2)] if across else [(SHORT, 3)], 32)

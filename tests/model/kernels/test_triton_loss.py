@@ -1,5 +1,6 @@
 """Triton's kernel of the loss, on its interpreter, against float64 cross-entropy of torch."""
 
+from itertools import product
 from unittest import mock
 
 import pytest
@@ -47,26 +48,22 @@ def drawn(types, scale, dtype=torch.float32):
     return logits.to(dtype), torch.tensor([*ends[:2], PAD, *ends[2:], PAD])
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("types", [7, BLOCK, BLOCK + 3, 3 * BLOCK + 40])
-def test_losses_and_gradient(types, smoothing):
-    logits, targets = drawn(types, 3.0)
+@pytest.mark.parametrize(
+    ("types", "scale", "offset", "smoothing"),
+    [
+        *product((7, BLOCK, BLOCK + 3, 3 * BLOCK + 40), [3.0], [0.0], (0.0, 0.1)),
+        *product([BLOCK + 3], [30.0], (80.0, -80.0, 1e4), [0.1]),
+    ],
+)
+def test_losses_and_gradient(types, scale, offset, smoothing):
+    logits, targets = drawn(types, scale)
+    logits += offset
     loss, nll, gradient = expected(logits, targets, smoothing)
     logits[targets == PAD] = float("nan")  # not read
     found = triton_loss.losses(logits, targets, smoothing, PAD)
     assert_close(found.double(), torch.stack((loss, nll)), **CLOSE)
     assert_close(logits.double(), gradient, **CLOSE)
     assert not found[:, targets == PAD].any() and not logits[targets == PAD].any()
-
-
-@pytest.mark.parametrize("offset", [80.0, -80.0, 1e4])
-def test_large_logits(offset):
-    logits, targets = drawn(BLOCK + 3, 30.0)
-    logits += offset
-    loss, nll, gradient = expected(logits, targets, 0.1)
-    found = triton_loss.losses(logits, targets, 0.1, PAD)
-    assert_close(found.double(), torch.stack((loss, nll)), **CLOSE)
-    assert_close(logits.double(), gradient, **CLOSE)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

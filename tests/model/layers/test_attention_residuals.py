@@ -1,22 +1,14 @@
-"""Attention residuals against loops over outputs and positions; their special cases."""
-
-import math
+"""Attention residuals against the equations; their special cases."""
 
 import pytest
 import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from model.drawn import drawn, filled, started
+from model.drawn import drawn, filled, some_function, started
 from nmtdeep.model.layers.attention_residuals import AttentionResiduals
 
 SUBLAYERS, WIDTH, EPSILON = 5, 4, 1e-3
-SHAPE = (2, 3, WIDTH)
-
-
-def sublayer(number, x):
-    """Some function, another one for each sublayer."""
-    return torch.sin((number + 1) * x.roll(1, dims=-1))
 
 
 def through(combination, x):
@@ -24,7 +16,7 @@ def through(combination, x):
     history = combination.start(x)
     reads = [combination.read(history)]
     for number in range(SUBLAYERS):
-        history = combination.add(history, sublayer(number, reads[-1]))
+        history = combination.add(history, some_function(number, reads[-1]))
         reads.append(combination.read(history))
     return reads
 
@@ -35,22 +27,14 @@ def residuals(block, deviation):
 
 
 def x():
-    return drawn(*SHAPE, seed=7)
+    return drawn(2, 3, WIDTH, seed=7)
 
 
 def attended(query, values):
-    """Eq. 2 and 4 of the Kimi Team for each position."""
-    result = torch.empty(SHAPE, dtype=torch.float64)
-    for place in torch.cartesian_prod(torch.arange(SHAPE[0]), torch.arange(SHAPE[1])).tolist():
-        vectors = [value[place[0], place[1]] for value in values]
-        phi = []
-        for vector in map(Tensor.tolist, vectors):
-            rms = math.sqrt(sum(v**2 for v in vector) / WIDTH + EPSILON)
-            score = sum(a * b / rms for a, b in zip(query.tolist(), vector, strict=True))
-            phi.append(math.exp(score))
-        mean = sum(weight / sum(phi) * vector for weight, vector in zip(phi, vectors, strict=True))
-        result[place[0], place[1]] = mean
-    return result
+    """Eq. 2 and 4 of the Kimi Team."""
+    values = torch.stack(values)
+    phi = (values / (values.square().mean(-1, True) + EPSILON).sqrt() @ query).exp()
+    return (phi[..., None] * values).sum(dim=0) / phi.sum(dim=0)[..., None]
 
 
 @pytest.mark.parametrize("block", [1, 2, 3, 9])
@@ -64,14 +48,14 @@ def test_reads_equal_equations_2_to_6(block):
             values.append(sum(outputs[first : min(first + block, number)]))
         expected = attended(module.query[number], values)
         assert_close(read, expected)
-        outputs.append(sublayer(number, expected))
+        outputs.append(some_function(number, expected))
 
 
 def test_at_the_start_each_sublayer_reads_the_mean_of_all_outputs():
     outputs = [x()]
     for number, read in enumerate(through(started(residuals(1, 1.0)), x())):
         assert_close(read, sum(outputs) / len(outputs))
-        outputs.append(sublayer(number, read))
+        outputs.append(some_function(number, read))
 
 
 def test_grown_queries_come_with_their_layers(tiny_model):

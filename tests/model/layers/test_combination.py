@@ -5,12 +5,11 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from model.drawn import drawn, filled, started
+from model.drawn import drawn, filled, some_function, started
 from nmtdeep.model.layers.combination import (
     LinearCombination,
     PlainStack,
     Weights,
-    normed,
     starting_weights,
 )
 
@@ -20,7 +19,7 @@ SHAPE = (2, 3, WIDTH)
 
 def layer(number):
     """Some function, another one for each layer."""
-    return lambda x: x + torch.sin((number + 1) * x.roll(1, dims=2))
+    return lambda x: x + some_function(number, x)
 
 
 def through(combination, x):
@@ -83,32 +82,9 @@ def test_dlcl_equals_the_formula(place, settings, count):
     assert_close([*reads, top], formula(module, x()))
 
 
-@pytest.mark.parametrize("place", ["before", "after"])
-def test_compiled_norms_are_those_of_training(place):
-    module, graphs = dlcl(place, DEPTH), []
-
-    def compile_nothing(graph, inputs):
-        graphs.append(graph)
-        return graph.forward
-
-    torch.compiler.reset()
-    module.compiled = torch.compile(normed, dynamic=True, backend=compile_nothing)
-    through(module.eval(), x())
-    assert not graphs
-    reads, top = through(module.train(), x())
-    assert len(graphs) == 1
-    expected = formula(module, x())
-    assert_close([*reads, top], expected)
-    slopes = torch.autograd.grad(top.square().sum(), list(module.parameters()))
-    assert_close(
-        slopes, torch.autograd.grad(expected[-1].square().sum(), list(module.parameters()))
-    )
-
-
 def sparse(boundaries, count=0):
     norms = [nn.LayerNorm(WIDTH) for _ in range(count)]
-    every = {"weights": Weights(), "norms": norms, "place": "before"}
-    return started(LinearCombination(boundaries, WIDTH, **every))
+    return started(LinearCombination(boundaries, WIDTH, weights=Weights(), norms=norms))
 
 
 def assert_plain(module):
@@ -133,13 +109,9 @@ def test_sparse_blocks_equal_figure_4_of_li():
 
 
 def denseformer(dilation, period):
-    every = {
-        "weights": Weights(initial="newest", dilation=dilation),
-        "norms": (),
-        "place": "before",
-    }
-    readers = range(period, DEPTH + 1, period)
-    return started(LinearCombination(range(DEPTH + 1), WIDTH, **every, readers=readers))
+    weights = Weights(initial="newest", dilation=dilation)
+    chosen = {"weights": weights, "readers": range(period, DEPTH + 1, period)}
+    return started(LinearCombination(range(DEPTH + 1), WIDTH, **chosen))
 
 
 @pytest.mark.parametrize("dilation", [1, 2, 3])

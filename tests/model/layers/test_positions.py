@@ -45,15 +45,11 @@ def test_the_module_keeps_the_inputs_precision():
     assert torch.equal(out[0], sinusoids(0, 3, 6).to(torch.bfloat16))
 
 
-def relative(clip, *, values):
-    return filled(RelativePositions(3, clip, values=values))
-
-
 @pytest.mark.parametrize("clip", [1, 9])
 @pytest.mark.parametrize("queries", [5, 1])
-def test_relative_positions_equal_a_loop(clip, queries):
+def test_relative_positions_equal_equations_3_and_4_of_shaw(clip, queries):
     keys = 5
-    positions = relative(clip, values=True)
+    positions = filled(RelativePositions(3, clip, values=True))
     assert positions.keys.shape == positions.values.shape == (2 * clip + 1, 3)
     q = torch.randn(2, 2, queries, 3, dtype=torch.float64)
     k, v = torch.randn(2, 2, 2, keys, 3, dtype=torch.float64)
@@ -61,24 +57,8 @@ def test_relative_positions_equal_a_loop(clip, queries):
     offsets = torch.arange(keys) - torch.arange(keys - queries, keys)[:, None]
     vectors = positions.at(offsets)
     weights = attention_weights(q, k, bias=None, relative=vectors)
-    read = weighted_values(weights, v, relative=vectors)
-    for query in range(queries):
-        own = keys - queries + query
-        rows = [max(-clip, min(clip, key - own)) + clip for key in range(keys)]
-        scores = [
-            (q[:, :, query] * (k[:, :, key] + positions.keys[row])).sum(dim=2) / math.sqrt(3)
-            for key, row in enumerate(rows)
-        ]
-        expected = torch.stack(scores, dim=2).softmax(dim=2)
-        assert_close(weights[:, :, query], expected)
-        summed = sum(
-            weights[:, :, query, key, None] * (v[:, :, key] + positions.values[row])
-            for key, row in enumerate(rows)
-        )
-        assert_close(read[:, :, query], summed)
-
-
-def test_relative_positions_of_keys_alone_leave_values_unchanged():
-    weights, v = torch.rand(1, 1, 4, 4), torch.randn(1, 1, 4, 3)
-    vectors = RelativePositions(3, 2).at(torch.zeros(4, 4, dtype=torch.int64))
-    assert torch.equal(weighted_values(weights, v, relative=vectors), weights @ v)
+    rows = torch.tensor([[max(-clip, min(clip, int(j))) + clip for j in row] for row in offsets])
+    scores = (q[:, :, :, None] * (k[:, :, None] + positions.keys[rows])).sum(dim=4) / math.sqrt(3)
+    assert_close(weights, scores.softmax(dim=3))
+    expected = (weights[..., None] * (v[:, :, None] + positions.values[rows])).sum(dim=3)
+    assert_close(weighted_values(weights, v, relative=vectors), expected)

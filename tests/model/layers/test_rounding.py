@@ -7,12 +7,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from model.drawn import drawn
 from nmtdeep.model.layers.linear import Linear
 from nmtdeep.model.layers.rounding import Rounding, factor, rounded
-
-
-def random(*shape: int, seed: int = 1) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def test_numbers_become_integers_by_the_largest_and_halves_go_to_even() -> None:
@@ -33,10 +30,10 @@ def test_the_gradient_is_that_of_the_clipping() -> None:
 def test_a_rounded_map_equals_a_product_of_integers(activation: float | None) -> None:
     linear = Linear(8, 6).double()
     with torch.no_grad():
-        linear.weight.copy_(random(6, 8))
+        linear.weight.copy_(drawn(6, 8))
         linear.weight[3:] *= 7
     linear.rounding = Rounding(2, activation)
-    x = random(5, 8, seed=2)
+    x = drawn(5, 8, seed=2)
     qa = activation or 127 / x.abs().max().item()
     integers = np.clip(np.rint(x.numpy() * qa), -127, 127).astype(np.int64)
     expected = []

@@ -7,24 +7,12 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from model.drawn import drawn, filled
 from nmtdeep.model.layers.ssru import Ssru, recurrence
 from nmtdeep.model.layers.sublayer import Context
 from nmtdeep.packing import Packing
 
 WIDTH = 6
-
-
-def random(*shape: int, seed: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-
-def unit() -> Ssru:
-    module = Ssru(WIDTH).double()
-    with torch.no_grad():
-        for number, parameter in enumerate(module.parameters()):
-            parameter.copy_(random(*parameter.shape, seed=number))
-    return module
 
 
 def by_loop(module: Ssru, sentence: torch.Tensor) -> torch.Tensor:
@@ -39,13 +27,13 @@ def by_loop(module: Ssru, sentence: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("positions", [1, 2, 3, 7, 8, 33])
 def test_all_positions_equal_a_loop(positions: int) -> None:
-    module, x = unit(), random(2, positions, WIDTH, seed=9)
+    module, x = filled(Ssru(WIDTH)), drawn(2, positions, WIDTH, seed=9)
     expected = torch.stack([by_loop(module, sentence) for sentence in x])
     assert_close(module(x, Context()), expected, rtol=1e-12, atol=1e-12)
 
 
 def test_gradients_equal_those_of_a_loop() -> None:
-    module, x, weight = unit(), random(1, 11, WIDTH, seed=9), random(11, WIDTH, seed=8)
+    module, x, weight = filled(Ssru(WIDTH)), drawn(1, 11, WIDTH, seed=9), drawn(11, WIDTH, seed=8)
     inputs = [*module.parameters(), x.requires_grad_()]
     ours = torch.autograd.grad((module(x, Context())[0] * weight).sum(), inputs)
     theirs = torch.autograd.grad((by_loop(module, x[0]) * weight).sum(), inputs)
@@ -53,15 +41,15 @@ def test_gradients_equal_those_of_a_loop() -> None:
 
 
 def test_packed_sentences_equal_each_alone() -> None:
-    module, lengths = unit(), [4, 1, 9]
-    sentences = [random(length, WIDTH, seed=length) for length in lengths]
+    module, lengths = filled(Ssru(WIDTH)), [4, 1, 9]
+    sentences = [drawn(length, WIDTH, seed=length) for length in lengths]
     packing = Packing.of(np.array(lengths))
     packed = module(torch.cat(sentences)[None], Context(packing=packing))
     assert_close(packed[0], torch.cat([by_loop(module, each) for each in sentences]))
 
 
 def test_steps_equal_all_positions_and_follow_their_hypotheses() -> None:
-    module, x = unit(), random(2, 5, WIDTH, seed=9)
+    module, x = filled(Ssru(WIDTH)), drawn(2, 5, WIDTH, seed=9)
     state = module.start(Context())
     module(x[:, :1], Context(), state)
     state.select(torch.tensor([1, 1]), torch.tensor([1]))  # the first sentence is done
