@@ -9,8 +9,6 @@ The class is a subclass of the slot's base below. It describes the keys of a rec
 return modules, which are subclasses of the second group.
 """
 
-from typing import NoReturn
-
 from nmtdeep.config.model import Model as Model
 from nmtdeep.config.model import Stack as Stack
 from nmtdeep.config.optimizer import OptimizerVariant as OptimizerVariant
@@ -48,10 +46,3 @@ from nmtdeep.model.layers.sublayer import Sublayer as Sublayer
 from nmtdeep.model.transformer import Layer as Layer
 from nmtdeep.model.transformer import Transformer as Transformer
 from nmtdeep.packing import Packing as Packing
-
-
-def __getattr__(name: str) -> NoReturn:
-    """Names that are no more: one of them says what it is called now."""
-    if name == "Matrix":
-        raise ImportError("Matrix is called InitMatrix now")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

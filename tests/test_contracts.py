@@ -54,10 +54,6 @@ class Dated(variants.CombinationVariant):
 class Listed(Scale):
     def constants(self): yield self.inner.weight, torch.ones(1, 1)
 
-class Rows(variants.SublayerVariant):
-    type: Literal["guest.rows"] = "guest.rows"
-    takes_rows = True
-
 class Wrapped(variants.ResidualVariant):
     type: Literal["guest.wrapped"] = "guest.wrapped"
     bias: float = 0.0
@@ -93,7 +89,7 @@ class Vectors(nn.Module):
         vectors = offsets.to(self.weight.dtype)[..., None] * self.weight
         return vectors, vectors if self.values else None
 """
-CLASSES = ("Sums", "Forgotten", "Dated", "Rows", "Wrapped", "Slope", "Near")
+CLASSES = ("Sums", "Forgotten", "Dated", "Wrapped", "Slope", "Near")
 NAMES = {f"guest.{name.lower()}": name for name in CLASSES}
 SIDES = ("encoder", "decoder")
 SOURCES = [[5, 6, 7, 8, EOS], [9, EOS], [4, 3, 9, 8, 7, 6, EOS]]
@@ -196,10 +192,6 @@ def test_old_names_are_refused_with_the_new_ones(tmp_path):
         "package guest",
         "rename it to init_constants()",
     )
-    with pytest.raises(ConfigError, match=r"takes_packing now: set .*Packing"):
-        built("model.encoder.sublayers=[self_attention, guest.rows]")
-    with pytest.raises(ImportError, match="InitMatrix"):
-        from nmtdeep.variants import Matrix  # type: ignore[attr-defined]  # noqa: F401
 
 
 @pytest.mark.parametrize(

@@ -104,8 +104,7 @@ class Group(TyperGroup):
         """
         names = self.list_commands(ctx)
         if not ctx.resilient_parsing and args[0] not in names:
-            from nmtdeep.config.other_toolkits import instead
-            from nmtdeep.config.spelling import did_you_mean
+            from nmtdeep.config.spelling import did_you_mean, instead
 
             hint = did_you_mean(args[0], names) or f"see `{ctx.command_path} --help`"
             if use := instead("command", args[0]):
