@@ -41,7 +41,6 @@ def initialization(
     outputs: WrittenTo,
     corpora: Corpora,
     tokens: Tokens = 3000,
-    after: Annotated[int, Option(min=0)] = 0,
     device: options.Place,
 ) -> None:
     """Print Var(r), beta_LN, beta_RC, beta and w/sigma of every kind of sublayer.
@@ -51,7 +50,6 @@ def initialization(
 
     Args:
         subject: A recipe, or a trained model.
-        after: Updates of training before the measurement.
     """
     from nmtdeep.analysis.initialization import measure
     from nmtdeep.analysis.probe import ProbeText
@@ -60,9 +58,9 @@ def initialization(
 
     is_run = Path(subject).is_dir()
     if is_run:
-        _refuse(subject, overrides or [], "--after" if after else None)
+        _refuse(subject, overrides or [])
     model = load(Path(subject)) if is_run else load_recipe(subject, overrides or [])
-    outputs.write(measure(subject, model, ProbeText(corpora, tokens, device), updates=after))
+    outputs.write(measure(subject, model, ProbeText(corpora, tokens, device)))
 
 
 def gradients(
@@ -93,7 +91,7 @@ def gradients(
     models: list[tuple[str, Any]] = [(name, Path(name)) for name in names if Path(name).is_dir()]
     if models:
         others = [name for name in names if not Path(name).is_dir()]
-        _refuse(models[0][0], [*others, *changes], "--depths" if depths else None)
+        _refuse(models[0][0], [*others, *changes, *(["--depths"] if depths else [])])
     else:
         for name, depth in product(names, (depths or "6,12,18,20").split(",")):
             both = [f"model.encoder.depth={depth}", f"model.decoder.depth={depth}"]
@@ -262,9 +260,8 @@ def _names_and_changes(subjects: Sequence[str]) -> tuple[list[str], list[str]]:
     return names, [word for word in subjects if word not in names]
 
 
-def _refuse(run: str, words: Sequence[str], option: str | None) -> None:
+def _refuse(run: str, given: Sequence[str]) -> None:
     """A trained model is measured as it is."""
-    given = [*words, option] if option else words
     if given:
         what = f"a trained model cannot be combined with {', '.join(given)}"
         raise UserError(what, where=run, hint="leave it out, or pass recipes only")
