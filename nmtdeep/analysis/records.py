@@ -120,6 +120,7 @@ def read_records(name: str, run: Path) -> Records:
     in runs of older versions they are interpolated.
     """
     records, keys = list(_records(run)), ("update", "target_tokens", "seconds")
+    # Only the records of training updates have `target_tokens` and no `hours`.
     of_updates = (each for each in records if each.keys() >= {*keys} and "hours" not in each)
     logged = [[record[key] for key in keys] for record in of_updates]
     if not logged:
@@ -141,12 +142,7 @@ def read_records(name: str, run: Path) -> Records:
 
 
 def _records(run: Path) -> Iterator[dict[str, Any]]:
-    """The finite numbers of each line, and signatures.
-
-    Lines that an interrupted training left incomplete are left out.
-
-    Only the records of training updates have `target_tokens` and no `hours`.
-    """
+    """The finite numbers of each line that is complete, and signatures."""
     if not run.is_dir():
         raise CheckpointError("no such run directory", where=run, hint="check the path")
     files.check_entries(run, [run / RECORDS])

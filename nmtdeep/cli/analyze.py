@@ -14,7 +14,6 @@ from typer import Argument, Option
 from nmtdeep.cli import options
 from nmtdeep.cli.command import bundle
 from nmtdeep.cli.outputs import WrittenTo
-from nmtdeep.config.decoding import decoding_options
 from nmtdeep.config.text import Form
 from nmtdeep.errors import UserError
 
@@ -222,34 +221,20 @@ def lengths(
     source: Path,
     reference: Path,
     metric: Annotated[str, options.METRIC] = "bleu",
-    device: options.Device = "auto",
-    threads: options.Threads = None,
 ) -> None:
     """Print scores by the length of the source: 1-10, 11-20, ... words.
 
     Args:
-        systems: Files with translations of --source, or runs or checkpoints that translate it.
+        systems: Files with translations of --source.
         source: Source text; .gz allowed.
         reference: Reference translation of --source.
         metric: Metric of `nmtdeep score`.
     """
-    from nmtdeep.scoring.metrics import metric_named
-
-    metric_named(metric)
     from nmtdeep.analysis.lengths import measure
-    from nmtdeep.decoding.translator import Translator
     from nmtdeep.scoring.texts import read_text
 
-    texts = read_text(source), read_text(reference)
-    settings = decoding_options({"device": device, "threads": threads})
-    translations: dict[str, Sequence[str]] = {}
-    for system in systems:
-        if system.is_dir():
-            lines = Translator.load([system], settings).translate(texts[0].lines)
-            translations[str(system)] = [line.text for line in lines]
-        else:
-            translations[str(system)] = read_text(system).lines
-    outputs.write(measure(*texts, translations, metric))
+    translations = {str(system): read_text(system).lines for system in systems}
+    outputs.write(measure(read_text(source), read_text(reference), translations, metric))
 
 
 def _names_and_changes(subjects: Sequence[str]) -> tuple[list[str], list[str]]:

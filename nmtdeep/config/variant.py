@@ -87,11 +87,7 @@ OneOf = Annotated[Variants, Slot]
 
 
 def find_variant(name: str, base: type[Variant]) -> type[Variant]:
-    """The variant of that name which an installed package has.
-
-    Raises:
-        ConflictError: if there is none, more than one, or none for the slot of `base`.
-    """
+    """The variant of that name, for the slot of `base`, of an installed package."""
     points = entry_points(group=GROUP)
     found = [point for point in points if point.name == name]
     packages = " and ".join(point.dist.name for point in found if point.dist)
