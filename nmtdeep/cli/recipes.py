@@ -63,18 +63,17 @@ def show(recipe: options.Recipe, overrides: options.Overrides = None) -> None:
     typer.echo(display(resolved.recipe, resolved.origin), nl=False)
 
 
-def diff(a: options.Recipe, b: options.Recipe, overrides: options.Overrides = None) -> None:
+def diff(a: options.Recipe, b: options.Recipe) -> None:
     """Print the keys whose values differ between two recipes, with both values.
 
     Args:
         a: A recipe's name (nmtdeep recipes list) or file.
         b: The other recipe.
-        overrides: Values to change in both.
     """
     from nmtdeep.config.load import load_recipe
     from nmtdeep.config.render import differences, every_value
 
-    first, second = (every_value(load_recipe(name, overrides or ())) for name in (a, b))
+    first, second = (every_value(load_recipe(name)) for name in (a, b))
     for change in differences(first, second):
         typer.echo(change)
 
