@@ -100,7 +100,7 @@ def gradients(
 
 
 def learning_rate(
-    subject: Annotated[str, SUBJECT],
+    recipe: options.Recipe,
     overrides: options.Overrides = None,
     *,
     outputs: WrittenTo,
@@ -110,19 +110,14 @@ def learning_rate(
     """Suggest a learning rate: 200 updates with a rising rate, on a copy that is thrown away.
 
     The learning-rate range test of Smith 2017.
-
-    Args:
-        subject: A recipe, whose training starts anew; or a run, which goes on from its end.
     """
     from nmtdeep.analysis.range_test import measure
     from nmtdeep.config.load import resolve
     from nmtdeep.data.corpus import DataDirectory
 
-    run = Path(subject) if Path(subject).is_dir() else None
-    text = DataDirectory.open(data, verify=False).pipeline.config.model_dump(mode="json")
-    name = subject if run is None else f"{run}/config.yaml"
-    recipe = resolve(name, overrides or [], None if run else text).recipe
-    outputs.write(measure(recipe, data, run, device))
+    corpora = DataDirectory.open(data, verify=False)
+    text = corpora.pipeline.config.model_dump(mode="json")
+    outputs.write(measure(resolve(recipe, overrides or [], text).recipe, corpora, device))
 
 
 def schedule(
