@@ -19,11 +19,9 @@ from nmtdeep.training.state import Progress
 
 
 class GrownRun(NamedTuple):
-    """A run whose model was grown.
+    """The checkpoint of a deeper model, and the one that it was grown from.
 
     Attributes:
-        checkpoint: of the deeper model.
-        source: the checkpoint that it was grown from.
         layers: for each stack, the source of each layer.
         more: options of `train` that raise the limits which the source's training has reached.
         warnings: what growing changes in the layers that are copied.
@@ -50,14 +48,9 @@ def grow(
 
     Args:
         source: run directory or checkpoint.
-        encoder: layers of the new encoder; None: as many as before.
-        decoder: the same of the decoder.
-        strategy: where new layers come from; see `layer_map`.
+        encoder, decoder: numbers of layers; None: as many as before.
         restart_lr: set the learning-rate schedule back to its peak.
         freeze_copied: train only the new layers.
-
-    Raises:
-        UserError: if nothing would grow, `out` is a run already or the strategy is impossible.
     """
     old = checkpoint.load(source)
     recipe = _deeper(old.recipe, encoder, decoder, strategy, freeze_copied)

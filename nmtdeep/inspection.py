@@ -44,17 +44,14 @@ class Inspection:
     rows: list[tuple[str, str]] = field(default_factory=list)
     tables: list[RenderableType] = field(default_factory=list)
 
-    def add(self, name: str, value: str) -> None:
-        """One more row; a row without a name continues the row above."""
-        self.rows.append((name, printable(value)))
+    def add(self, name: str, *values: str) -> None:
+        """A row for each value; only the first has the name."""
+        for number, value in enumerate(values):
+            self.rows.append(("" if number else name, printable(value)))
 
 
 def inspect(path: Path) -> Inspection:
-    """Verify a run, a checkpoint or a data directory, and describe it if nothing is damaged.
-
-    Raises:
-        UserError: if it is something else, a link leads out of it, or a file is invalid.
-    """
+    """Verify a run, a checkpoint or a data directory, and describe it if nothing is damaged."""
     path = checkpoint.follow(path)
     if (path / INDEX_FILE).is_file():
         screen = _inspect_data(path)
@@ -62,19 +59,14 @@ def inspect(path: Path) -> Inspection:
         screen = _inspect_checkpoint(path)
     else:
         screen = _inspect_run(path)
-    for number, problem in enumerate(screen.problems):
-        screen.add("" if number else "DAMAGED", str(problem))
+    screen.add("DAMAGED", *map(str, screen.problems))
     if not screen.problems:
         screen.add("integrity", "ok: every file is as it was written")
     return screen
 
 
 def parameters(path: Path) -> int:
-    """Numbers in a safetensors file, by its header alone.
-
-    Raises:
-        CheckpointError: if it is missing, truncated or of another format.
-    """
+    """Numbers in a safetensors file, by its header alone."""
     try:
         checkpoint.check_header(path)
         with safe_open(path, framework="numpy") as file:
@@ -102,9 +94,7 @@ def _inspect_run(path: Path) -> Inspection:
     if saved:
         _add_progress(screen, recipe, checkpoint.read_state(saved[-1]))
     if scores := stored_scores(path, meant):
-        screen.add("scores", f"of {scores.title}")
-        for line in score_table(scores.scores):
-            screen.add("", line)
+        screen.add("scores", f"of {scores.title}", *score_table(scores.scores))
     elif SCORES in own:
         screen.add("scores", "scores.json belongs to other weights: run the training command again")
     average = path / checkpoint.AVERAGE
@@ -112,15 +102,16 @@ def _inspect_run(path: Path) -> Inspection:
     longest = max(len(directory.name) for directory in saved)
     links = {"last": path / checkpoint.LAST, "best": path / checkpoint.BEST, "translates": meant}
     links = {note: checkpoint.follow(link) for note, link in links.items()}
-    for number, directory in enumerate(saved):
+    lines = []
+    for directory in saved:
         state = checkpoint.read_state(directory)
         notes = [note for note, link in links.items() if link.resolve() == directory.resolve()]
         about = f"  mean of {len(_inputs(state))}" if state.get("kind") == "average" else ""
         if state.get("score") is not None:
             about = f"  {best_figure(recipe.training.validation, state['score'])}"
         about += f" ({', '.join(notes)})" if notes else ""
-        line = f"{directory.name:<{longest}}  {size(files.size_of(directory)):>8}{about}"
-        screen.add("" if number else "checkpoints", line)
+        lines.append(f"{directory.name:<{longest}}  {size(files.size_of(directory)):>8}{about}")
+    screen.add("checkpoints", *lines)
     return screen
 
 
@@ -153,8 +144,7 @@ def _inspect_data(path: Path) -> Inspection:
     for name, tag in data.pipeline.config.tags.items():
         screen.add("tag", f"{tag} before the source sentences of {name}")
     screen.add("size", f"{size(files.size_of(path))} on disk")
-    for number, problem in enumerate(_text_warnings(data)):
-        screen.add("" if number else "warnings", str(problem))
+    screen.add("warnings", *map(str, _text_warnings(data)))
     if why := unchecked(data.languages):
         screen.add("languages", why.removeprefix("languages were "))
     screen.tables += report_of(path, index).tables()

@@ -14,10 +14,11 @@ def installed(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[None]:
-    """A package of one module while a fixture is in use; `variants` are classes by `type`."""
+    """A package while a fixture is in use; `variants` are classes by `type`."""
     info = folder / f"{package}-1.dist-info"
     info.mkdir(parents=True)
-    (folder / f"{package}.py").write_text(code, encoding="utf-8")
+    (folder / package).mkdir(exist_ok=True)
+    (folder / package / "__init__.py").write_text(code, encoding="utf-8")
     (info / "METADATA").write_text(f"Name: {package}\nVersion: 1\n")
     points = "".join(f"{name} = {package}:{each}\n" for name, each in variants.items())
     (info / "entry_points.txt").write_text(f"[nmtdeep.variants]\n{points}")

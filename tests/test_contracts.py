@@ -47,9 +47,6 @@ class Scale(Sum):
         self.inner = nn.Linear(1, 1)
     def add(self, history, output): return output * self.inner.weight
 
-class Rows(variants.SublayerVariant):
-    type: Literal["guest.rows"] = "guest.rows"
-    takes_rows = True
 
 class Wrapped(variants.ResidualVariant):
     type: Literal["guest.wrapped"] = "guest.wrapped"
@@ -77,7 +74,7 @@ class Vectors(nn.Module):
         vectors = offsets.to(self.weight.dtype)[..., None] * self.weight
         return vectors, vectors if self.values else None
 """
-CLASSES = ("Sums", "Forgotten", "Rows", "Wrapped", "Near")
+CLASSES = ("Sums", "Forgotten", "Wrapped", "Near")
 NAMES = {f"guest.{name.lower()}": name for name in CLASSES}
 SIDES = ("encoder", "decoder")
 SOURCES = [[5, 6, 7, 8, EOS], [9, EOS], [4, 3, 9, 8, 7, 6, EOS]]
@@ -157,8 +154,3 @@ def test_a_parameter_without_initial_value_is_one_line_with_its_package(tmp_path
     said = str(caught.value)
     assert said.startswith("package guest: no initializer covers the parameters ")
     assert "encoder.combination.inner.weight, decoder.combination.inner.weight: " in said
-
-
-def test_an_old_name_is_refused_with_the_new_one():
-    with pytest.raises(ConfigError, match=r"takes_packing now: set .*Packing"):
-        built("model.encoder.sublayers=[self_attention, guest.rows]")

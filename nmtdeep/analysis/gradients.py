@@ -47,7 +47,7 @@ def measure(
     seed are measured on the same sentences.
 
     Args:
-        subjects: models by name; a name may occur with several recipes.
+        subjects: models by name, which may occur with several recipes.
         most: number of checkpoints of a run to measure, at even distances; None measures all.
         say: called with a line for each measured model.
     """

@@ -53,11 +53,9 @@ class Block(NamedTuple):
 FIGURES = Block._fields[3:]
 
 
-def measure(
-    name: str, subject: Recipe | Loaded, sample: ProbeText, *, updates: int = 0
-) -> Measurement:
-    """The residual blocks of a recipe's model after so many `updates`, or of a trained one."""
-    probe = prepare(subject, sample, updates=updates)
+def measure(name: str, subject: Recipe | Loaded, sample: ProbeText) -> Measurement:
+    """The residual blocks of a recipe's initial model, or of a trained one."""
+    probe = prepare(subject, sample)
     for side, stack in probe.stacks():
         if stack.combination.connects == "sublayers":
             what = f"the {side}'s layer combination takes the place of residual sums"

@@ -19,18 +19,15 @@ from nmtdeep.data.batch import Batch, read_batch
 from nmtdeep.data.batching import cut_by_tokens
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.devices import kept_settings
-from nmtdeep.errors import DivergenceError, UserError
+from nmtdeep.errors import UserError
 from nmtdeep.model.initialization import Side
 from nmtdeep.model.transformer import Stack, Transformer
-from nmtdeep.training.feed import upcoming
 from nmtdeep.training.loss import batch_loss
 from nmtdeep.training.memory import check_model_fits
 from nmtdeep.training.ranks import Ranks
-from nmtdeep.training.schedule import learning_rate
 from nmtdeep.training.setup import Setup
-from nmtdeep.training.state import Progress
 from nmtdeep.training.step import seed_for
-from nmtdeep.training.trainer import Trainer
+from nmtdeep.training.trainer import initialized_model
 
 BATCH_TOKENS = 1024
 
@@ -108,17 +105,15 @@ class ProbeText(NamedTuple):
 
 
 @kept_settings()
-def prepare(subject: Recipe | Loaded, sample: ProbeText, *, updates: int = 0) -> Probe:
-    """A model and training sentences to measure it on, which depend on the recipe's seed only.
+def prepare(subject: Recipe | Loaded, sample: ProbeText) -> Probe:
+    """A trained model, or a recipe's initial one, and training sentences to measure it on.
 
-    Args:
-        subject: a recipe, for its initial model; or a trained model.
-        updates: optimizer steps to train the initial model before.
+    The sentences depend on the recipe's seed only.
     """
     data, tokens, device = sample
     recipe = subject.recipe if isinstance(subject, Loaded) else subject
     batches = sentences(data.corpus(data.training[0]), tokens=tokens, seed=recipe.training.seed)
-    update: int | None = updates
+    update: int | None = 0
     if isinstance(subject, Loaded):
         check_same_text(subject, data)
         model, update = subject.model.to(device), subject.state.get("update")
@@ -131,9 +126,7 @@ def prepare(subject: Recipe | Loaded, sample: ProbeText, *, updates: int = 0) ->
         check_model_fits(recipe.model, **data.pipeline.sizes)
         # There is one process.
         alone = recipe.with_training(sharding="none", precision="fp32")
-        trainer = Trainer(Setup(alone, data, Ranks(device=device)))
-        _train(trainer, updates)
-        model = trainer.model.requires_grad_(True)
+        model = initialized_model(Setup(alone, data, Ranks(device=device))).to(device)
     model.keep("all")  # recomputed activations would not be those that have the gradients
     return Probe(model, [batch.to(device) for batch in batches], recipe, update)
 
@@ -148,16 +141,6 @@ def sentences(corpus: ParallelCorpus, *, tokens: int, seed: int) -> list[Batch]:
     longer = np.maximum(corpus.source.lengths, corpus.target.lengths)
     chosen = chosen[np.argsort(longer[chosen], kind="stable")]
     return [read_batch(corpus, part) for part in cut_by_tokens(longer, chosen, BATCH_TOKENS)]
-
-
-def _train(trainer: Trainer, updates: int) -> None:
-    """The first `updates` of the recipe's training."""
-    feed, recipe = upcoming(trainer.setup, Progress()), trainer.setup.recipe
-    for update, coming in zip(range(1, updates + 1), feed, strict=False):
-        result = trainer.step.update(coming.batches, update, learning_rate(recipe, update))
-        if result.skipped:
-            hint = "lower training.schedule.lr, or measure after fewer updates"
-            raise DivergenceError(f"update {update}: the gradient is not finite", hint=hint)
 
 
 @contextmanager

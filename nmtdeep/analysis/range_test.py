@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -40,29 +39,23 @@ class Trial(NamedTuple):
 
 
 @kept_settings()
-def measure(recipe: Recipe, data: Path, run: Path | None, device: torch.device) -> Measurement:
-    """Some updates of a new training, or the next ones of `run`, with rates of a geometric series.
+def measure(recipe: Recipe, corpora: DataDirectory, device: torch.device) -> Measurement:
+    """Some updates of a new training, with rates of a geometric series.
 
     The model, and the optimizer, are discarded. The test ends early when the loss is lost.
     """
-    corpora = DataDirectory.open(data, verify=False)
     with tempfile.TemporaryDirectory() as scratch:
-        place = check_run(run or Path(scratch), recipe, corpora.pipeline)
-        if place.newest() is None:
-            place = replace(place, path=Path(scratch))
-            place.begin()
-        setup = check(place.recipe, corpora, Ranks(device=device))
-        start = place.newest()
-        progress = Progress.of(start) if start else Progress()
-        setup = setup.at_stage(progress.stage)
-        trainer = Trainer(setup, start)
+        place = check_run(Path(scratch), recipe, corpora.pipeline)
+        place.begin()
+        setup = check(place.recipe, corpora, Ranks(device=device)).at_stage(0)
+        trainer = Trainer(setup, place.newest())  # the weights of training.start_from, if any
     rows: list[Trial] = []
     mean = 0.0
-    feed = upcoming(setup, progress)
+    feed = upcoming(setup, Progress())
     for number, coming in zip(range(1, UPDATES + 1), feed, strict=False):
         # LOWEST (HIGHEST / LOWEST)^((n - 1) / (N - 1)), n the number of N updates.
         lr = LOWEST * (HIGHEST / LOWEST) ** ((number - 1) / (UPDATES - 1))
-        result = trainer.step.update(coming.batches, progress.update + number, lr)
+        result = trainer.step.update(coming.batches, number, lr)
         loss = result.loss / result.target_tokens
         mean = SMOOTHING * mean + (1 - SMOOTHING) * loss
         smoothed = mean / (1 - SMOOTHING**number)
@@ -78,7 +71,6 @@ def measure(recipe: Recipe, data: Path, run: Path | None, device: torch.device) 
         "suggested lr": f"{best:.1e}",
         "optimizer": typed(settings.optimizer),
         "tokens per update": settings.batches.tokens_per_update,
-        "start": start.name if start else "fresh",
         "data": corpora.fingerprint[:16],
     }
     some = rows[:: max(1, len(rows) // ROWS)]

@@ -48,7 +48,7 @@ SIGNATURES = {"valid_bleu": "signature", "valid_chrf": "", "valid_comet": "comet
 
 
 class Point(NamedTuple):
-    """A figure after so many updates, target tokens and hours of a training."""
+    """A figure after so many updates, target tokens and hours of a training; of a score, how."""
 
     run: Annotated[str, Column("run", role="curve")]
     figure: Annotated[str, Column("figure", role="panel")]
@@ -56,13 +56,7 @@ class Point(NamedTuple):
     tokens: Annotated[float, Column("target tokens")]
     hours: Annotated[float, Column("hours of training")]
     value: Annotated[float, Column("value", role="y")]
-
-
-class Records(NamedTuple):
-    """The points of a run, and the signatures of those that are scores."""
-
-    points: list[Point]
-    signatures: dict[Point, str]
+    signature: str = ""
 
 
 def measure(
@@ -73,12 +67,10 @@ def measure(
     The picture has a panel for each of `figures` that a run has, with a curve for each run. Scores
     of different signatures have panels of their own.
     """
-    found = [read_records(name, run) for name, run in runs.items()]
-    rows = [point for records in found for point in records.points]
+    rows = [point for name, run in runs.items() for point in read_records(name, run)]
     if not any(row.figure in figures for row in rows):
         raise UserError(f"no run recorded {' or '.join(figures)}", hint="choose another --figure")
-    signed = {point: text for records in found for point, text in records.signatures.items()}
-    differences, drawn, panels = differing_parts(signed), [], dict(FIGURES)
+    differences, drawn, panels = differing_parts(rows), [], dict(FIGURES)
     for name in figures:
         for row in (row for row in rows if row.figure == name):
             if row in differences:
@@ -94,15 +86,15 @@ def measure(
     return Measurement(title, rows, read, summary, drawn=drawn, x=x, panels=panels)
 
 
-def differing_parts(signatures: Mapping[Point, str]) -> dict[Point, str]:
+def differing_parts(rows: Sequence[Point]) -> dict[Point, str]:
     """What distinguishes scores that cannot be compared: the parts that not all signatures have."""
     found = {}
-    for points in grouped(signatures, "figure").values():
-        parts = {signatures[point]: signatures[point].split("|") for point in points}
+    for points in grouped(rows, "figure").values():
+        parts = {point.signature: point.signature.split("|") for point in points}
         if len(parts) > 1:
             common = set.intersection(*map(set, parts.values()))
             for point in points:
-                own = parts[signatures[point]]
+                own = parts[point.signature]
                 found[point] = " ".join(part for part in own if part not in common)
     return found
 
@@ -113,40 +105,37 @@ def names(paths: Sequence[Path]) -> dict[str, Path]:
     return by_name if len(by_name) == len(paths) else {str(path): path for path in paths}
 
 
-def read_records(name: str, run: Path) -> Records:
+def read_records(name: str, run: Path) -> list[Point]:
     """Every figure of a run's `train.jsonl` that is a finite number.
 
     The tokens and hours of a validation are those of the record before it, of the same update;
     in runs of older versions they are interpolated.
     """
     records, keys = list(_records(run)), ("update", "target_tokens", "seconds")
+    # Only the records of training updates have `target_tokens` and no `hours`.
     of_updates = (each for each in records if each.keys() >= {*keys} and "hours" not in each)
     logged = [[record[key] for key in keys] for record in of_updates]
     if not logged:
         hint = "pass the directory of a run that has written its first log line"
         raise CheckpointError("no record of a training", where=run / RECORDS, hint=hint)
     at_update, at_tokens, at_seconds = np.array([[0.0, 0.0, 0.0], *logged]).T
-    points, signatures = [], {}
+    points = []
     for record in (record for record in records if "update" in record):
         update = record["update"]
         tokens = float(np.interp(update, at_update, at_tokens))
         hours = float(np.interp(update, at_update, at_seconds)) / 3600
         for figure in filter(record.__contains__, FIGURES):
-            points.append(Point(name, figure, int(update), tokens, hours, record[figure]))
+            signature = ""
             if figure in SIGNATURES:
                 beam = f"beam:{record['beam']:g}" if "beam" in record else ""
-                signature = str(record.get(SIGNATURES[figure], ""))
-                signatures[points[-1]] = "|".join(filter(None, (signature, beam)))
-    return Records(points, signatures)
+                signature = "|".join(filter(None, (record.get(SIGNATURES[figure]), beam)))
+            at = name, figure, int(update), tokens, hours
+            points.append(Point(*at, record[figure], signature))
+    return points
 
 
 def _records(run: Path) -> Iterator[dict[str, Any]]:
-    """The finite numbers of each line, and signatures.
-
-    Lines that an interrupted training left incomplete are left out.
-
-    Only the records of training updates have `target_tokens` and no `hours`.
-    """
+    """The finite numbers of each line that is complete, and signatures."""
     if not run.is_dir():
         raise CheckpointError("no such run directory", where=run, hint="check the path")
     files.check_entries(run, [run / RECORDS])

@@ -60,8 +60,7 @@ def learning_rates(
 ) -> list[LearningRate]:
     """About `POINTS` updates of a training, first and last of each stage and each peak included.
 
-    Args:
-        last: number of the last update, if `max_updates` is auto and a run has fixed it.
+    A run may have fixed the `last` update where `max_updates` is auto.
     """
     training, schedule = recipe.training, recipe.training.schedule
     end = last if training.max_updates == "auto" else training.max_updates

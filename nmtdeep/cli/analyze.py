@@ -14,7 +14,6 @@ from typer import Argument, Option
 from nmtdeep.cli import options
 from nmtdeep.cli.command import bundle
 from nmtdeep.cli.outputs import WrittenTo
-from nmtdeep.config.decoding import decoding_options
 from nmtdeep.config.text import Form
 from nmtdeep.errors import UserError
 
@@ -41,7 +40,6 @@ def initialization(
     outputs: WrittenTo,
     corpora: Corpora,
     tokens: Tokens = 3000,
-    after: Annotated[int, Option(min=0)] = 0,
     device: options.Place,
 ) -> None:
     """Print Var(r), beta_LN, beta_RC, beta and w/sigma of every kind of sublayer.
@@ -51,7 +49,6 @@ def initialization(
 
     Args:
         subject: A recipe, or a trained model.
-        after: Updates of training before the measurement.
     """
     from nmtdeep.analysis.initialization import measure
     from nmtdeep.analysis.probe import ProbeText
@@ -60,9 +57,9 @@ def initialization(
 
     is_run = Path(subject).is_dir()
     if is_run:
-        _refuse(subject, overrides or [], "--after" if after else None)
+        _refuse(subject, overrides or [])
     model = load(Path(subject)) if is_run else load_recipe(subject, overrides or [])
-    outputs.write(measure(subject, model, ProbeText(corpora, tokens, device), updates=after))
+    outputs.write(measure(subject, model, ProbeText(corpora, tokens, device)))
 
 
 def gradients(
@@ -93,7 +90,7 @@ def gradients(
     models: list[tuple[str, Any]] = [(name, Path(name)) for name in names if Path(name).is_dir()]
     if models:
         others = [name for name in names if not Path(name).is_dir()]
-        _refuse(models[0][0], [*others, *changes], "--depths" if depths else None)
+        _refuse(models[0][0], [*others, *changes, *(["--depths"] if depths else [])])
     else:
         for name, depth in product(names, (depths or "6,12,18,20").split(",")):
             both = [f"model.encoder.depth={depth}", f"model.decoder.depth={depth}"]
@@ -103,7 +100,7 @@ def gradients(
 
 
 def learning_rate(
-    subject: Annotated[str, SUBJECT],
+    recipe: options.Recipe,
     overrides: options.Overrides = None,
     *,
     outputs: WrittenTo,
@@ -113,19 +110,14 @@ def learning_rate(
     """Suggest a learning rate: 200 updates with a rising rate, on a copy that is thrown away.
 
     The learning-rate range test of Smith 2017.
-
-    Args:
-        subject: A recipe, whose training starts anew; or a run, which goes on from its end.
     """
     from nmtdeep.analysis.range_test import measure
     from nmtdeep.config.load import resolve
     from nmtdeep.data.corpus import DataDirectory
 
-    run = Path(subject) if Path(subject).is_dir() else None
-    text = DataDirectory.open(data, verify=False).pipeline.config.model_dump(mode="json")
-    name = subject if run is None else f"{run}/config.yaml"
-    recipe = resolve(name, overrides or [], None if run else text).recipe
-    outputs.write(measure(recipe, data, run, device))
+    corpora = DataDirectory.open(data, verify=False)
+    text = corpora.pipeline.config.model_dump(mode="json")
+    outputs.write(measure(resolve(recipe, overrides or [], text).recipe, corpora, device))
 
 
 def schedule(
@@ -224,34 +216,20 @@ def lengths(
     source: Path,
     reference: Path,
     metric: Annotated[str, options.METRIC] = "bleu",
-    device: options.Device = "auto",
-    threads: options.Threads = None,
 ) -> None:
     """Print scores by the length of the source: 1-10, 11-20, ... words.
 
     Args:
-        systems: Files with translations of --source, or runs or checkpoints that translate it.
+        systems: Files with translations of --source.
         source: Source text; .gz allowed.
         reference: Reference translation of --source.
         metric: Metric of `nmtdeep score`.
     """
-    from nmtdeep.scoring.metrics import metric_named
-
-    metric_named(metric)
     from nmtdeep.analysis.lengths import measure
-    from nmtdeep.decoding.translator import Translator
     from nmtdeep.scoring.texts import read_text
 
-    texts = read_text(source), read_text(reference)
-    settings = decoding_options({"device": device, "threads": threads})
-    translations: dict[str, Sequence[str]] = {}
-    for system in systems:
-        if system.is_dir():
-            lines = Translator.load([system], settings).translate(texts[0].lines)
-            translations[str(system)] = [line.text for line in lines]
-        else:
-            translations[str(system)] = read_text(system).lines
-    outputs.write(measure(*texts, translations, metric))
+    translations = {str(system): read_text(system).lines for system in systems}
+    outputs.write(measure(read_text(source), read_text(reference), translations, metric))
 
 
 def _names_and_changes(subjects: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -262,9 +240,8 @@ def _names_and_changes(subjects: Sequence[str]) -> tuple[list[str], list[str]]:
     return names, [word for word in subjects if word not in names]
 
 
-def _refuse(run: str, words: Sequence[str], option: str | None) -> None:
+def _refuse(run: str, given: Sequence[str]) -> None:
     """A trained model is measured as it is."""
-    given = [*words, option] if option else words
     if given:
         what = f"a trained model cannot be combined with {', '.join(given)}"
         raise UserError(what, where=run, hint="leave it out, or pass recipes only")

@@ -33,12 +33,7 @@ VALUES: dict[Any, str] = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH", 
 
 
 class Bundle(NamedTuple):
-    """Options that a command's function receives as one argument.
-
-    Attributes:
-        options: parameters, one for each option.
-        collect: makes the argument of the options' values, which are keyword arguments.
-    """
+    """Options that a command's function receives as one argument, which `collect` makes of them."""
 
     options: Sequence[Parameter]
     collect: Callable[..., Any]
@@ -48,11 +43,7 @@ class Command(TyperCommand):
     """A command that accepts each option once."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As typer, which would silently use the last of `--train a --train b`.
-
-        Raises:
-            UserError: if an option that takes one value is repeated.
-        """
+        """As typer, which would silently use the last of `--train a --train b`."""
         given = self.make_parser(ctx).parse_args(args=list(args))[2]
         for parameter in given:
             if given.count(parameter) > 1 and not (parameter.multiple or ctx.resilient_parsing):
@@ -68,11 +59,7 @@ class Command(TyperCommand):
 
 
 def make_command(module: str, name: str, example: str) -> Any:
-    """The command that a function of a module is, with the option --verbose.
-
-    Args:
-        example: a command line that works.
-    """
+    """The command that a function of a module is, with the option --verbose and an example."""
     loaded = import_module(module)
     function = getattr(loaded, name, None) or getattr(loaded, f"{name}_")
     parameters, bundles = parameters_of(function)
@@ -164,14 +151,9 @@ def parameters_of(function: Callable[..., Any]) -> tuple[list[Parameter], dict[s
 
 
 def option(name: str, kind: Any, info: Any, text: str, default: Any = None) -> Parameter:
-    """A parameter for typer, of an option or argument.
+    """A parameter for typer: an `Option(...)` or `Argument(...)` of type `kind` with a help text.
 
     A switch that is off by default has no `--no-...`.
-
-    Args:
-        kind: type of its value.
-        info: `Option(...)` or `Argument(...)`.
-        text: its help.
     """
     info, inner, is_list = copy(info), kind, False
     while get_origin(inner) not in (None, Literal):  # X | None, list[X]

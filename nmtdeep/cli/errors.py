@@ -105,8 +105,7 @@ def usage_error(error: typer.TyperException) -> UserError:
 
 def _cure(name: str, ctx: Any) -> str:
     """What to write instead of an option that does not exist; empty if nothing is similar."""
-    from nmtdeep.config.other_toolkits import instead
-    from nmtdeep.config.spelling import did_you_mean
+    from nmtdeep.config.spelling import did_you_mean, instead
 
     if use := instead(" ".join(ctx.command_path.split()[1:2]), name):
         return use if use[:1] != "-" else f"write {use}"

@@ -54,7 +54,7 @@ GROUPS = {
         "combination": "nmtdeep analyze combination run --plot weights.svg",
         "similarity": "nmtdeep analyze similarity run other-run --data data",
         "attention": 'nmtdeep analyze attention run --source "Two men play the guitar."',
-        "lengths": "nmtdeep analyze lengths run --source test.en --reference test.de",
+        "lengths": "nmtdeep analyze lengths hypotheses.de --source test.en --reference test.de",
     },
     "convert": {
         "fairseq": "nmtdeep convert fairseq checkpoint_best.pt dict.en.txt dict.de.txt -o model",
@@ -97,15 +97,10 @@ class Group(TyperGroup):
             formatter.write_dl(rows)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """As typer, which knows no command of another toolkit.
-
-        Raises:
-            UserError: if there is no command of this name.
-        """
+        """As typer, which knows no command of another toolkit."""
         names = self.list_commands(ctx)
         if not ctx.resilient_parsing and args[0] not in names:
-            from nmtdeep.config.other_toolkits import instead
-            from nmtdeep.config.spelling import did_you_mean
+            from nmtdeep.config.spelling import did_you_mean, instead
 
             hint = did_you_mean(args[0], names) or f"see `{ctx.command_path} --help`"
             if use := instead("command", args[0]):

@@ -36,13 +36,10 @@ def sentence(field: FieldInfo) -> str:
 
 
 def options_of(model: type[BaseModel], *omit: str, **defaults: str) -> list[Parameter]:
-    """An option for each field of a model, which says its type, meaning and default.
+    """An option for each field of a model but `omit`, which says its type, meaning and default.
 
-    The model checks the values, of which None means that the option was omitted.
-
-    Args:
-        omit: fields without an option.
-        defaults: what the help shows instead of a field's default.
+    The model checks the values, of which None means that the option was omitted. The help shows
+    `defaults` instead of a field's own.
     """
     options, kinds = [], get_type_hints(model)
     for name, field in model.model_fields.items():
@@ -59,11 +56,7 @@ def options_of(model: type[BaseModel], *omit: str, **defaults: str) -> list[Para
 
 
 def decoding(*omit: str, **defaults: str) -> Bundle:
-    """The options for translating, which a command receives as checked `DecodingOptions`.
-
-    Args:
-        omit, defaults: as in `options_of`.
-    """
+    """The options for translating, but `omit`; a command receives checked `DecodingOptions`."""
     recipe = dict.fromkeys((*Decoding.model_fields, "input_is"), "the recipe's")
     options = options_of(DecodingOptions, *omit, **recipe | defaults)
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typer import Argument
 
 from nmtdeep.cli import options
 from nmtdeep.errors import UserError
-
-if TYPE_CHECKING:
-    from nmtdeep.config.recipe import Reference
 
 
 def list_(words: Annotated[list[str] | None, Argument(metavar="WORD")] = None) -> None:
@@ -42,15 +39,10 @@ def list_(words: Annotated[list[str] | None, Argument(metavar="WORD")] = None) -
     typer.echo("nmtdeep recipes show NAME prints one in full.")
 
 
-def show(
-    recipe: options.Recipe, overrides: options.Overrides = None, *, plain: bool = False
-) -> None:
+def show(recipe: options.Recipe, overrides: options.Overrides = None) -> None:
     """Print a recipe in full, as YAML: each value with the line or the override that sets it.
 
     Above it are the paper's row and scores, and the command line that trains it.
-
-    Args:
-        plain: Print only the values.
     """
     from nmtdeep.config.load import resolve
     from nmtdeep.config.render import display
@@ -59,46 +51,35 @@ def show(
     resolved = resolve(recipe, overrides or ())
     for problem in warnings(resolved.recipe):
         typer.echo(f"nmtdeep: warning: {problem}", err=True)
-    if plain:
-        typer.echo(display(resolved.recipe), nl=False)
-        return
-    for line in _row(resolved.recipe.reference):
-        typer.echo(f"# {line}")
+    reference = resolved.recipe.reference
+    if reference.paper:
+        scores = [f"{name} {score:g}" for name, score in reference.scores.items()]
+        if reference.parameters:
+            scores.append(f"{reference.parameters} parameters")
+        row = ", ".join(filter(None, [reference.table, reference.row]))
+        typer.echo(f"# {reference.paper}\n# {row}: {', '.join(scores) or 'no score'}")
     command = shlex.join(["nmtdeep", "train", recipe, *(overrides or ())])
     typer.echo(f"# train it with: {command} --data DATA --out RUN")
     typer.echo(display(resolved.recipe, resolved.origin), nl=False)
 
 
-def _row(reference: Reference) -> list[str]:
-    """The paper of a recipe, and its row there with what that says; none for other recipes."""
-    if not reference.paper:
-        return []
-    scores = [f"{name} {score:g}" for name, score in reference.scores.items()]
-    if reference.parameters:
-        scores.append(f"{reference.parameters} parameters")
-    row = ", ".join(filter(None, [reference.table, reference.row]))
-    return [reference.paper, f"{row}: {', '.join(scores) or 'no score'}"]
-
-
-def diff(a: options.Recipe, b: options.Recipe, overrides: options.Overrides = None) -> None:
+def diff(a: options.Recipe, b: options.Recipe) -> None:
     """Print the keys whose values differ between two recipes, with both values.
 
     Args:
         a: A recipe's name (nmtdeep recipes list) or file.
         b: The other recipe.
-        overrides: Values to change in both.
     """
     from nmtdeep.config.load import load_recipe
     from nmtdeep.config.render import differences, every_value
 
-    first, second = (every_value(load_recipe(name, overrides or ())) for name in (a, b))
+    first, second = (every_value(load_recipe(name)) for name in (a, b))
     for change in differences(first, second):
         typer.echo(change)
 
 
 def schema() -> None:
     """Print the JSON schema of recipe files, by which an editor completes and checks them."""
-
     from nmtdeep.config.recipe import Recipe
 
     whole = Recipe.model_json_schema()

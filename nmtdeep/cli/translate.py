@@ -1,4 +1,4 @@
-"""`nmtdeep translate` and `nmtdeep serve`."""
+"""`nmtdeep translate`."""
 
 from __future__ import annotations
 

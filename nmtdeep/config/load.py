@@ -55,7 +55,7 @@ def resolve(
         text: takes the place of the recipe's section `text`, below the overrides.
     """
     file = names.find(name_or_path)
-    stored = _is_stored(file)
+    stored = file.name == "config.yaml" and (file.parent / SUMS).is_file()  # of a run
     source = _defaults(stored=stored)
     given = [parse_override(override) for override in overrides]
     for above in [_read_stored(file)] if stored else _chain(file):
@@ -143,11 +143,6 @@ def _defaults(*, stored: bool = False) -> Source:
     if stored:
         source.values["text"]["tokenizer"]["rules"] = "original"
     return source
-
-
-def _is_stored(file: Path) -> bool:
-    """Whether it is the resolved recipe of a run or a checkpoint."""
-    return file.name == "config.yaml" and (file.parent / SUMS).is_file()
 
 
 def _read_stored(file: Path) -> Source:

@@ -9,11 +9,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from nmtdeep.config.other_toolkits import instead
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.section import ConflictError, Section
 from nmtdeep.config.source import KeyPath, Origin, Source, dotted
-from nmtdeep.config.spelling import similar
+from nmtdeep.config.spelling import instead, similar
 from nmtdeep.config.values import value_problem
 from nmtdeep.config.variant import section_of, tag_of, variants
 from nmtdeep.errors import ConfigError, Problem

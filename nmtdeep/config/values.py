@@ -45,14 +45,10 @@ Checked = TypeVar("Checked", bound=Section)
 def validated(
     model: type[Checked], given: Mapping[str, Any], spelled: Callable[[str], str] = str
 ) -> Checked:
-    """A model of options, with the defaults of those that are omitted.
+    """A model of options from values by name; None means that an option was omitted.
 
-    Args:
-        given: values by name; None means that an option was omitted.
-        spelled: the name of an option as the user writes it.
-
-    Raises:
-        UserError: with a problem for each option that is unknown or has no such value.
+    Each option that is unknown or has no such value is a problem of the error; it is `spelled` as
+    the user writes it.
     """
 
     def problem(detail: Any) -> Problem:
@@ -71,11 +67,7 @@ def validated(
 
 
 def value_problem(detail: Any) -> Problem:
-    """The problem of one value, such as `must be a whole number, not 'four'`.
-
-    Args:
-        detail: one of `ValidationError.errors()`.
-    """
+    """The problem in one of `ValidationError.errors()`: `must be a whole number, not 'four'`."""
     kind, context, value = detail["type"], detail.get("ctx", {}), detail["input"]
     if isinstance(conflict := context.get("error"), ConflictError):
         return Problem(conflict.what, "", conflict.hint)

@@ -40,7 +40,6 @@ class Variant(Section):
     # Whether training can be recorded as a CUDA graph: forward and backward do the same each time,
     # and neither read the device nor draw random numbers on the host.
     capturable: ClassVar[bool] = True
-    takes_rows: ClassVar[bool] = False  # the old name of `takes_packing`, to be refused by name
     type: str
 
 
@@ -88,11 +87,7 @@ OneOf = Annotated[Variants, Slot]
 
 
 def find_variant(name: str, base: type[Variant]) -> type[Variant]:
-    """The variant of that name which an installed package has.
-
-    Raises:
-        ConflictError: if there is none, more than one, or none for the slot of `base`.
-    """
+    """The variant of that name, for the slot of `base`, of an installed package."""
     points = entry_points(group=GROUP)
     found = [point for point in points if point.name == name]
     packages = " and ".join(point.dist.name for point in found if point.dist)
@@ -112,10 +107,6 @@ def find_variant(name: str, base: type[Variant]) -> type[Variant]:
     if not _is_variant(section) or tag_of(section) != name:
         what = f"{name} of the package {packages} is not a variant of this type"
         raise ConflictError(what, "type", hint="correct the package")
-    if section.takes_rows:
-        what = f"{name} of the package {packages} has takes_rows, which is takes_packing now"
-        hint = "set takes_packing = True, and take a Packing where there were rows"
-        raise ConflictError(what, "type", hint=hint)
     if not issubclass(section, base):
         what = f"{name} of the package {packages} is a {section.slot}, not a {base.slot}"
         raise ConflictError(what, "type", hint="choose another variant")

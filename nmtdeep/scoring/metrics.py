@@ -11,8 +11,7 @@ from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER, TERScore
 
-from nmtdeep.config.other_toolkits import instead
-from nmtdeep.config.spelling import did_you_mean
+from nmtdeep.config.spelling import did_you_mean, instead
 from nmtdeep.config.training import Tokenization, Validation
 from nmtdeep.errors import UserError, printable
 from nmtdeep.scoring.texts import check_counts

@@ -33,7 +33,7 @@ def run(tmp_path):
 
 
 def test_a_validation_is_placed_between_the_log_lines_around_it(run):
-    assert read_records("r", run).points == [
+    assert read_records("r", run) == [
         Point("r", "nll", 10, 1_000, 0.01, 5.0),
         Point("r", "valid_nll", 15, 2_000, 0.02, 4.5),
         Point("r", "nll", 20, 3_000, 0.03, 4.0),

@@ -6,7 +6,8 @@ import pytest
 
 from nmtdeep.analysis.initialization import means, residual_blocks
 from nmtdeep.analysis.probe import Probe, sentences
-from nmtdeep.config.recipe import Recipe
+from nmtdeep.config.load import load_recipe
+from nmtdeep.config.model import SIDES
 from nmtdeep.data.corpus import ParallelCorpus
 from nmtdeep.model.build import build, initialize
 
@@ -40,43 +41,20 @@ def ids(text: list[str]) -> list[list[int]]:
     return [[*(number[word] for word in line), 1] for line in lines]
 
 
-def base(initializer: dict[str, object]) -> Recipe:
-    """The paper's 12 layers of base width."""
-    stack = {"depth": 12, "heads": 8, "feed_forward": 2048, "residual": "post_norm"}
-    places = ("embedding", "residual", "attention", "activation")
-    model = {
-        "width": 512,
-        "encoder": stack,
-        "decoder": stack,
-        "embeddings": {"sharing": "decoder", "bias": True},
-        "dropout": dict.fromkeys(places, 0.1),
-        "norm_epsilon": 1e-8,
-        # The authors draw query, key and value of cross-attention apart.
-        "initializer": {**initializer, "cross_attention": "separate"},
-    }
-    return Recipe.model_validate({"model": model, "training": {"label_smoothing": 0.1}})
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("initializer", "printed"),
     [
-        pytest.param({"type": "glorot"}, BASE, id="base", marks=pytest.mark.slow),
-        pytest.param(
-            {"type": "depth_scaled", "exponent": 0.25},
-            DS_INIT,
-            id="ds-init as released",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            {"type": "depth_scaled", "exponent": 0.5},
-            EXPONENT_HALF,
-            id="ds-init as printed",
-            marks=pytest.mark.slow,
-        ),
+        ("type: glorot", BASE),
+        ("type: depth_scaled, exponent: 0.25", DS_INIT),  # as released
+        ("type: depth_scaled, exponent: 0.5", EXPONENT_HALF),  # as printed
     ],
 )
 def test_table_1(validation, initializer, printed):
-    recipe = base(initializer)
+    # The authors draw query, key and value of cross-attention apart.
+    changes = [f"model.initializer={{{initializer}, cross_attention: separate}}"]
+    changes += [f"model.{side}.depth=12" for side in SIDES]
+    recipe = load_recipe("zhang-2019/wmt14-en-de/post-base", changes)
     types = [int(side.tokens.max()) + 1 for side in (validation.source, validation.target)]
     model = build(recipe.model, source_types=types[0], target_types=types[1])
     initialize(model, recipe.model, seed=1)

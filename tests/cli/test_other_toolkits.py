@@ -10,6 +10,7 @@ import typer.main
 from nmtdeep.cli.errors import usage_error
 from nmtdeep.cli.main import app
 from nmtdeep.config.load import load_recipe
+from nmtdeep.config.problems import keys
 from nmtdeep.errors import UserError
 from nmtdeep.scoring.metrics import metric_named
 
@@ -68,17 +69,7 @@ def options(command: Any) -> set[str]:
     return own.union(*(options(command.get_command(None, name)) for name in below))
 
 
-def known_keys() -> set[str]:
-    """All keys of the reference of recipes, docs/config.md."""
-    text = (files("nmtdeep") / ".." / "docs" / "config.md").read_text(encoding="utf-8")
-    keys, section = set(), ""
-    for line in text.splitlines():
-        if found := re.match(r"## `(.+)`", line):
-            section = f"{found[1]}."
-        if found := re.match(r" *- `(\w+)` ", line):
-            keys |= {f"{section}{found[1]}", found[1]}
-        keys.add(section[:-1])
-    return keys
+KEYS_OF_RECIPES = {".".join(key[-length:]) for key in keys() for length in range(1, len(key) + 1)}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]}-{row[1].split()[0]}")
@@ -87,7 +78,7 @@ def test_a_cure_names_what_exists(row):
     assert all(name == name.lower() and "-" not in name for name in names.split())
     for place in places.split():
         if place == "key" and " " not in cure:
-            assert cure in known_keys()
+            assert cure in KEYS_OF_RECIPES
         if place == "metric" and " " not in cure:
             metric_named(cure)
         if place == "command":

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from nmtdeep.cli.errors import as_user_error
-from nmtdeep.config.render import dump
 from nmtdeep.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -109,22 +108,6 @@ def test_results_do_not_need_the_other_streams(lines):
     done = run_with("<&- 2>&-", "score", lines, lines)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("BLEU 100.00 ")
-
-
-@pytest.mark.slow
-def test_messages_about_files_do_not_need_stdout(tiny_run, tmp_path):
-    (tmp_path / "recipe.yaml").write_text(dump(tiny_run.recipe))
-    short = ("training.max_updates=1", "training.batches.tokens_per_update=99", "--final-scores")
-    words = ("train", "recipe.yaml", *short, "--data", tiny_run.data.path, "--out", "run")
-    done = run_with(">&- <&-", *words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "run/scores.json").is_file()
-
-
-def test_results_on_a_closed_stdout_are_an_error(tiny_run):
-    done = run_with(">&-", "inspect", tiny_run.path)
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith("nmtdeep: error: Bad file descriptor")
 
 
 @pytest.mark.slow

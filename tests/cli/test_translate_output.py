@@ -76,12 +76,6 @@ def test_a_named_pipe_is_written(command, translation, tmp_path):
     assert read == [translation]
 
 
-@pytest.mark.slow
-def test_stderr_is_written(translate, translation):
-    done = translate("/dev/stderr")
-    assert (done.returncode, done.stderr) == (0, translation)
-
-
 def test_stdout_by_its_name_appends_where_the_shell_does(translate, translation, tmp_path):
     collected = tmp_path / "all.de"
     collected.write_text(REFERENCE)

@@ -24,9 +24,9 @@ class Shown:
 
 @pytest.fixture
 def translate(tiny_run, tmp_path):
-    """Translate with stderr on a terminal; `typed` makes it stdin too, `mixed` stdout."""
+    """Translate with stderr on a terminal; `typed` makes it stdin too."""
 
-    def run(*words: object, typed: str = "", mixed: bool = False) -> Shown:
+    def run(*words: object, typed: str = "") -> Shown:
         ours, theirs = pty.openpty()
         command = [sys.executable, "-m", "nmtdeep", "translate", "-m", tiny_run.newer, *words]
         if typed:
@@ -34,7 +34,7 @@ def translate(tiny_run, tmp_path):
         with subprocess.Popen(
             list(map(str, command)),
             stdin=theirs if typed else subprocess.DEVNULL,
-            stdout=theirs if mixed else (tmp_path / "out").open("wb"),
+            stdout=(tmp_path / "out").open("wb"),
             stderr=theirs,
             env={**os.environ, "COLUMNS": "80", "TERM": "xterm"},
         ) as process:
@@ -51,8 +51,7 @@ def translate(tiny_run, tmp_path):
             assert process.wait(120) == 0
             listening.join()
         os.close(ours)
-        out = "" if mixed else (tmp_path / "out").read_text()
-        return Shown(b"".join(read).decode(), out)
+        return Shown(b"".join(read).decode(), (tmp_path / "out").read_text())
 
     return run
 
@@ -76,12 +75,6 @@ def test_a_bar_counts_the_lines_of_a_file(translate, source, tmp_path):
     assert f"0/{lines}" in shown.terminal
     assert f"{lines}/{lines}" in shown.terminal
     assert PROMPT not in shown.terminal
-
-
-@pytest.mark.slow
-def test_no_bar_between_translations(translate, source):
-    shown = translate("-i", source, mixed=True)
-    assert f"/{count(source)}" not in shown.terminal
 
 
 def test_a_terminal_shows_a_prompt(translate):

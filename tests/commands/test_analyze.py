@@ -68,9 +68,10 @@ def test_similarity_and_attention_of_a_run(nmtdeep, data, whole):
     assert rows[-1]["key_token"] == rows[-1]["query_token"] == "</s>"
 
 
-def test_lengths_and_curves_of_a_run(nmtdeep, whole):
+def test_lengths_of_a_file_and_curves_of_a_run(nmtdeep, whole):
     text = ("--source", "valid.en", "--reference", "valid.de")
-    assert nmtdeep("analyze", "lengths", whole, "valid.de", *text, "--csv", "l.csv").code == 0
+    done = nmtdeep("analyze", "lengths", "valid.en", "valid.de", *text, "--csv", "l.csv")
+    assert done.code == 0, done.err
     perfect = [row for row in read_csv(nmtdeep, "l.csv") if row["system"] == "valid.de"]
     assert sum(int(row["sentences"]) for row in perfect) == 20
     assert [float(row["score"]) for row in perfect] == pytest.approx([100] * len(perfect))

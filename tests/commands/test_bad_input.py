@@ -5,7 +5,7 @@ import shutil
 import pytest
 import torch
 
-from commands.running import Finished, Interrupt
+from commands.running import Finished
 from commands.runs import contents, train
 from nmtdeep.files import write_sums
 
@@ -39,16 +39,6 @@ def test_data_that_is_missing_or_incomplete(nmtdeep, data, tmp_path):
     (half / "data.json").unlink()
     refused(train(nmtdeep, tmp_path / "r", data=half), "half: ")
     assert not (tmp_path / "r").exists()
-
-
-@pytest.mark.slow
-def test_a_run_without_a_finished_checkpoint_starts_from_the_beginning(nmtdeep, whole, tmp_path):
-    run = tmp_path / "run"
-    (run / ".checkpoint_2.partial").mkdir(parents=True)
-    (run / ".checkpoint_2.partial" / "model.safetensors").write_bytes(b"half")
-    refused(nmtdeep("translate", "-m", run), f"{run}: ")
-    assert train(nmtdeep, run).code == 0
-    assert contents(run) == contents(whole)
 
 
 def test_a_damaged_checkpoint_is_named_and_training_resumes_from_the_one_before(
@@ -124,20 +114,6 @@ def test_paths_that_cannot_be_written_to(nmtdeep, data, whole):
     inside = f"{whole}/checkpoint_last"
     refused(train(nmtdeep, inside), f"--from {inside}")
     refused(nmtdeep("translate", "-m", whole, "-o", "/proc/run/x", stdin=b"x\n"), "/proc/run")
-
-
-@pytest.mark.slow
-def test_a_full_disk_under_the_log(nmtdeep, data, tmp_path):
-    run = tmp_path / "run"
-    run.mkdir()
-    (run / "train.log").write_text("x" * 30_000)
-    full = Interrupt("nmtdeep.training.step:Step.apply", 3, "full")
-    done = train(nmtdeep, run, interrupt=full)
-    assert done.code == 2
-    last = done.err.splitlines()[-1]
-    assert last.startswith("nmtdeep: error: ") and "same command again" in last
-    assert "Traceback" not in done.err
-    assert train(nmtdeep, run).code == 0
 
 
 def test_bad_input_leaves_the_last_translation_alone(nmtdeep, whole, tmp_path):

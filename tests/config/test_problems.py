@@ -78,15 +78,6 @@ def test_a_conflict_points_at_the_key_that_a_file_sets(folder):
     assert problem.where == "base.yaml:2: model.width" and "encoder.heads 8" in problem.what
 
 
-def test_comet_needs_a_model_and_translations(folder):
-    above = "training:\n  validation:\n    "
-    (problem,) = raised(write("x.yaml", f"{above}best_by: comet\n"))
-    assert problem.where == "x.yaml:3: training.validation.best_by" and "comet" in problem.what
-    text = f"{above}bleu: false\n    best_by: loss\n    comet: model\n"
-    (problem,) = raised(write("y.yaml", text))
-    assert problem.where == "y.yaml:5: training.validation.comet" and "bleu: true" in problem.hint
-
-
 @pytest.mark.parametrize(
     ("content", "where", "word"),
     [
@@ -152,6 +143,12 @@ def test_invalid_names(name):
         ("training.start_from={sha256: x}", "training.start_from.path", "is missing"),
         ("model.encoder.sublayers=[]", "model.encoder.sublayers", "at least 1"),
         ("training.mixture={a/b: 1}", "training.mixture.a/b", "the name of a corpus"),
+        ("training.validation.best_by=comet", "training.validation.best_by", "needs a model"),
+        (
+            "training.validation={bleu: false, best_by: loss, comet: model}",
+            "training.validation.comet",
+            "bleu: true",
+        ),
         ("training.mixture={temperature: 2, a: 1}", "training.mixture.temperature", "excludes"),
     ],
 )

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from installed import installed
 
 from nmtdeep.config.load import from_mapping, load_recipe, read_config
 from nmtdeep.config.names import list_recipes, recipe_files, roots
@@ -35,41 +36,25 @@ class Grow(GrowthVariant):
 class Liar(CombinationVariant):
     type: Literal["parrot.truth"] = "parrot.truth"
 """
-POINTS = ("echo = Echo", "sing = Sing", "hum = Hum", "grow = Grow", "liar = Liar", "gone = Nowhere")
+VARIANTS = {
+    **{f"parrot.{each.lower()}": each for each in ("Echo", "Sing", "Hum", "Grow", "Liar")},
+    "parrot.gone": "Nowhere",
+}
 
 
 @pytest.fixture(autouse=True)
 def parrot(tmp_path, monkeypatch):
-    """A package `parrot` 1.2 on the path, as an installer leaves it."""
-    site = tmp_path / "site"
-    (site / "parrot" / "recipes").mkdir(parents=True)
-    (site / "parrot" / "__init__.py").write_text(CODE)
-    recipe = (
-        "description: Loud\nextends: deep-small\nmodel:\n  encoder: {combination: parrot.echo}\n"
-    )
-    (site / "parrot" / "recipes" / "loud.yaml").write_text(recipe)
-    distribution(site, "parrot", "parrot", POINTS)
-    monkeypatch.syspath_prepend(site)
+    """A package `parrot` on the path, with a recipe."""
+    folder = tmp_path / "parrot" / "recipes"
+    folder.mkdir(parents=True)
+    above = "description: Loud\nextends: deep-small\n"
+    (folder / "loud.yaml").write_text(f"{above}model: {{encoder: {{combination: parrot.echo}}}}\n")
     monkeypatch.chdir(tmp_path)
-    forget_recipes()
-    yield site
-    sys.modules.pop("parrot", None)
-    forget_recipes()
-
-
-def forget_recipes():
-    """Packages are looked for once in a process."""
-    recipe_files.cache_clear()
-    roots.cache_clear()
-
-
-def distribution(site, name, module, points):
-    info = site / f"{name}-1.2.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.2\n")
-    pairs = (point.split(" = ") for point in points)
-    lines = "".join(f"{module}.{key} = {module}:{value}\n" for key, value in pairs)
-    (info / "entry_points.txt").write_text(f"[nmtdeep.variants]\n{lines}")
+    for found in (recipe_files, roots):  # once in a process
+        found.cache_clear()
+    yield from installed("parrot", CODE, VARIANTS, tmp_path, monkeypatch)
+    for found in (recipe_files, roots):
+        found.cache_clear()
 
 
 def test_a_package_is_imported_when_a_recipe_names_it_and_not_before():
@@ -93,7 +78,7 @@ def test_a_recipe_with_a_variant_loads_back_equal():
     assert read_config(Path("config.yaml")) == recipe
     assert from_mapping(recipe.model_dump(mode="json")) == recipe
     assert packages_of(recipe) == dict.fromkeys(
-        ("parrot.echo", "parrot.sing", "parrot.grow"), "parrot 1.2"
+        ("parrot.echo", "parrot.sing", "parrot.grow"), "parrot 1"
     )
     assert packages_of(load_recipe("deep-small")) == {}
 
@@ -128,11 +113,11 @@ def test_keys_of_a_variant_have_hints_of_their_own():
     assert "combination.times?" in found[f"override {first!r}: model.encoder.combination.tims"]
 
 
-def test_two_packages_with_one_name_are_refused(parrot):
-    distribution(parrot, "impostor", "parrot", ("echo = Echo",))
+def test_two_packages_with_one_name_are_refused(tmp_path, monkeypatch):
+    next(installed("impostor", CODE, {"parrot.echo": "Echo"}, tmp_path / "more", monkeypatch))
     (found,) = problems("deep-small", "model.encoder.combination=parrot.echo")
     assert "impostor" in found and found.endswith("uninstall one of them")
 
 
 def test_missing_variants_are_those_without_an_installed_package():
-    assert missing_variants({"parrot.echo": "parrot 1.2", "owl.hoot": "owl 3"}) == ["owl.hoot"]
+    assert missing_variants({"parrot.echo": "parrot 1", "owl.hoot": "owl 3"}) == ["owl.hoot"]

@@ -59,8 +59,6 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
         [("positions", "no positions")],
     ),
     "relative in self-attention": ({"positions": RELATIVE}, []),
-    "T-Fixup whole": ({"initializer": "t_fixup", **both(residual="no_norm")}, []),
-    "DeepNorm whole": ({"initializer": "deep_norm", **both(residual="deep_norm")}, []),
 }
 
 

@@ -53,5 +53,5 @@ def test_records_have_them_if_the_recipe_says_so(tiny_run, tmp_path):
     run = trained(tiny_run, tmp_path / "run", max_updates=2, validation=validation, **settings)
     names = {f"gradient_norm_{name}" for name in PLACES}
     assert all(records(run)[0][name] > 0 for name in names)
-    points = read_records("run", run).points
+    points = read_records("run", run)
     assert names <= FIGURES.keys() and names <= {point.figure for point in points}

@@ -131,14 +131,14 @@ def test_pauses_are_not_in_the_speed(each):
 def test_a_run_of_an_older_version_is_read(run):
     """Its records lack `updates`, `tokens`, and the hours of validations."""
     path = run("run")
-    before = history.read("run", path).records.points
+    before = history.read("run", path).records
     new = ("updates", "tokens", "hours")
     rows = []
     for kind, lacks in (("train", new), ("validation", (*new, "target_tokens"))):
         rows += [{key: row[key] for key in row if key not in lacks} for row in records(path, kind)]
     rows.sort(key=lambda row: row["update"])
     (path / "train.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
-    assert history.read("run", path).records.points == before
+    assert history.read("run", path).records == before
 
 
 def test_the_average_is_of_planned_checkpoints_only(run, tiny_run, capsys):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmtdeep import checkpoint, files
-from nmtdeep.analysis.records import Records, read_records
+from nmtdeep.analysis.records import Point, read_records
 from nmtdeep.config.load import read_config
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import CheckpointError, DataError, UserError
@@ -33,18 +33,18 @@ class RunHistory:
     name: str
     path: Path
     recipe: Recipe
-    records: Records
+    records: Sequence[Point]
     devices: Sequence[str]
     parameters: int | None
     scores: StoredScores | None
     omissions: Sequence[str]
 
     def values(self, figure: str) -> list[float]:
-        return [point.value for point in self.records.points if point.figure == figure]
+        return [point.value for point in self.records if point.figure == figure]
 
     def last(self, name: str) -> float | None:
         """The update, hours or tokens at the end of the records; None without records."""
-        last = max(self.records.points, key=lambda point: point.update, default=None)
+        last = max(self.records, key=lambda point: point.update, default=None)
         return None if last is None else float(getattr(last, name))
 
 
@@ -61,7 +61,7 @@ def read(name: str, path: Path) -> RunHistory:
     files.check_entries(path, [path / file for file in (checkpoint.CONFIG, LOG, SCORES)])
     omissions: list[str] = []
     recipe = read_config(config if config.is_file() else checkpoint.locate(path))
-    records = Records([], {})
+    records: list[Point] = []
     try:
         records = read_records(name, path)
     except UserError:

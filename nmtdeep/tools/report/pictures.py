@@ -54,7 +54,7 @@ class Album:
 
 def of_training(album: Album, histories: Sequence[RunHistory]) -> None:
     """Curves of the records, and the planned learning rates."""
-    runs = {run.name: run.path for run in histories if run.records.points}
+    runs = {run.name: run.path for run in histories if run.records}
     for over in OVER if runs else ():
         album.add(
             f"Training, by {over}",

@@ -42,9 +42,9 @@ def overview(histories: Iterable[RunHistory]) -> PageTable:
                 number(max(run.values("valid_bleu"), default=None), "{:.2f}".format),
             ]
         )
-        for point, signature in run.records.signatures.items():
+        for point in run.records:
             if point.figure == "valid_bleu":
-                notes.append(f"BLEU ({run.name}): {signature}")
+                notes.append(f"BLEU ({run.name}): {point.signature}")
     return PageTable((*headings, "best valid BLEU"), rows, list(dict.fromkeys(notes)))
 
 

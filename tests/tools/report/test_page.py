@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmtdeep.analysis.records import Records
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.scoring import Score
 from nmtdeep.scoring.stored import StoredScores
@@ -94,7 +93,7 @@ def history(name: str, **scores: tuple[float, float]) -> RunHistory:
             for split, (bleu, ter) in scores.items()
         },
     )
-    return RunHistory(name, Path(name), Recipe(), Records([], {}), ["cpu"], 1, stored, [])
+    return RunHistory(name, Path(name), Recipe(), [], ["cpu"], 1, stored, [])
 
 
 def test_each_set_and_metric_has_one_row_with_the_best_run_marked():
