@@ -10,8 +10,8 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.text import Clean
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DataError, UserError
-from nmtdeep.preprocessing.counting import WORDS as WORDS_COUNTED
-from nmtdeep.preprocessing.counting import Tally
+from nmtdeep.preprocessing.learning import WORDS as WORDS_COUNTED
+from nmtdeep.preprocessing.learning import Tally
 from nmtdeep.preprocessing.preprocess import Preprocessing
 from nmtdeep.preprocessing.transforms import reason_to_drop
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from nmtdeep import __version__, files
+from nmtdeep import files
 from nmtdeep.data.corpus import DataDirectory, corpus_writer
-from nmtdeep.data.index import FORMAT, INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, TRAIN
+from nmtdeep.data.index import INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY
 from nmtdeep.errors import UserError
 from nmtdeep.preprocessing.summary import (
     EXAMPLES,
@@ -22,6 +20,7 @@ from nmtdeep.preprocessing.summary import (
     SplitReport,
     plus,
     report_of,
+    write_index,
 )
 
 # Sentences that are copied at a time.
@@ -74,8 +73,7 @@ def merge(
                 for ending in ("", *(f".{kind}" for kind in KINDS)):
                     file = f"{name}.{language}{ending}"
                     shutil.copyfile(first.path / file, folder / file)
-        _write_index(folder, first, report, training)
-        files.write_sums(folder)
+        write_index(folder, report, first.index["dtype"])
     return report
 
 
@@ -125,18 +123,3 @@ def _sum(reports: Sequence[SplitReport]) -> SplitReport:
         for field in ("words", "forgotten", "tokens", "unknown", "kept_words"):
             setattr(total, field, plus(getattr(total, field), getattr(each, field)))
     return total
-
-
-def _write_index(
-    folder: Path, first: DataDirectory, report: PreprocessingReport, training: list[str]
-) -> None:
-    index: dict[str, Any] = {
-        "format": FORMAT,
-        "nmtdeep": __version__,
-        **{key: first.index[key] for key in ("source", "target", "dtype", "fingerprint")},
-        "splits": {name: {"pairs": split.kept} for name, split in report.splits.items()},
-        **({"training": training} if training != [TRAIN] else {}),
-        "report": report.to_json(),
-    }
-    content = json.dumps(index, indent=2, ensure_ascii=False)
-    (folder / INDEX_FILE).write_text(content + "\n", encoding="utf-8")

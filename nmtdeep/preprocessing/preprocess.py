@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, islice
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from nmtdeep import __version__, files
+from nmtdeep import files
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import to_yaml
 from nmtdeep.config.text import MosesBpe, Text
 from nmtdeep.data.corpus import corpus_writer, id_type
-from nmtdeep.data.index import FORMAT, INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, TRAIN
+from nmtdeep.data.index import RECIPE_FILE, TEXT_DIRECTORY, TRAIN
 from nmtdeep.data.parallel import chunks, ordered_map
 from nmtdeep.errors import DataError
 from nmtdeep.preprocessing import transforms
-from nmtdeep.preprocessing.counting import Tally, mark_repeated
 from nmtdeep.preprocessing.inputs import Input, check_free, check_tags, find_inputs
-from nmtdeep.preprocessing.learning import Models, Tallies, learn_bpe, learn_pieces, vocabularies
+from nmtdeep.preprocessing.learning import (
+    Models,
+    Tallies,
+    Tally,
+    learn_bpe,
+    learn_pieces,
+    vocabularies,
+)
 from nmtdeep.preprocessing.progress import ProgressBar
-from nmtdeep.preprocessing.summary import PreprocessingReport, Reason, SplitReport, plus
+from nmtdeep.preprocessing.summary import (
+    PreprocessingReport,
+    Reason,
+    SplitReport,
+    plus,
+    write_index,
+)
 from nmtdeep.preprocessing.transforms import Pair
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.sentencepiece import SentencePiece
@@ -115,6 +126,11 @@ class _Run:
         return self.text.source, self.text.target
 
     @property
+    def trained(self) -> int:
+        """Pairs of all training corpora, which come first."""
+        return sum(self.reports[split].read for split in self.job.training)
+
+    @property
     def applied(self) -> str:
         """What segments words or lines."""
         is_moses = isinstance(self.text.tokenizer, MosesBpe)
@@ -125,8 +141,9 @@ class _Run:
         self.reports = {texts.split: SplitReport(texts.lines) for texts in self.job.inputs}
         self.progress.width = len(f"{self.applied} ") + max(map(len, self.reports))
         words, subwords = (Tally(), Tally()), (Tally(), Tally())
-        for texts in self.job.inputs:
-            self.tokenize(texts, words)
+        with self.temporary("pairs", "hashes").open("wb") as hashes:
+            for texts in self.job.inputs:
+                self.tokenize(texts, words, hashes)
         repeated = self.compare()
         models = self.learn(words)
         for split in self.reports:
@@ -137,23 +154,21 @@ class _Run:
             self.binarize(split, vocabularies, dtypes)
         return self.finish(TextPipeline.of(self.text, models, vocabularies), dtypes)
 
-    def tokenize(self, texts: Input, words: Tallies) -> None:
+    def tokenize(self, texts: Input, words: Tallies, hashes: BinaryIO) -> None:
         """Raw text to words (kept in a temporary file); a raw copy of evaluation splits.
 
         Args:
             words: of all training corpora, to which those of this one are added.
+            hashes: file to which those of the pairs are written.
         """
         report, before = self.reports[texts.split], (words[0].forgotten, words[1].forgotten)
         pairs = texts.pairs() if texts.split in self.job.training else self.copied(texts)
-        with (
-            self.temporary(texts.split, "tokenized").open("wb") as out,
-            self.temporary(texts.split, "hashes").open("wb") as hashes,
-        ):
+        with self.temporary(texts.split, "tokenized").open("wb") as out:
             stage = partial(transforms.tokenize, config=self.text)
             for chunk in self.through("tokenize", texts.split, stage, pairs):
                 rows = zip(chunk.pairs, chunk.reasons, strict=True)
                 out.write(transforms.to_bytes((*pair, reason) for pair, reason in rows))
-                hashes.write(chunk.hashes.tobytes())
+                hashes.write(chunk.hashes)
                 report.words = plus(report.words, self.counted(texts.split, chunk.counts, words))
         report.forgotten = words[0].forgotten - before[0], words[1].forgotten - before[1]
 
@@ -174,14 +189,14 @@ class _Run:
                 yield pair
 
     def compare(self) -> dict[str, npt.NDArray[np.bool_]]:
-        """Whether each pair of each split occurs before: in a corpus, as in `mark_repeated`."""
-        marks = {split: np.zeros(report.read, np.bool_) for split, report in self.reports.items()}
-        hashed = {split: (self.temporary(split, "hashes"), marks[split]) for split in marks}
-        others = [each for split, each in hashed.items() if split not in self.job.training]
-        mark_repeated([hashed[split] for split in self.job.training], others)
-        for split, (path, repeated) in hashed.items():
-            self.reports[split].repeated = int(repeated.sum())
-            path.unlink()
+        """Whether each pair of each split occurs before in the training text."""
+        path = self.temporary("pairs", "hashes")
+        repeated = transforms.repeated_pairs(path, self.trained)
+        path.unlink()
+        ends = np.cumsum([report.read for report in self.reports.values()])
+        marks = dict(zip(self.reports, np.split(repeated, ends[:-1]), strict=True))
+        for split, report in self.reports.items():
+            report.repeated = int(marks[split].sum())
         return marks
 
     def learn(self, words: Tallies) -> Models:
@@ -199,8 +214,7 @@ class _Run:
                 for row in transforms.read_rows(self.temporary(split, "tokenized")):
                     yield row[side]
 
-        total = sum(self.reports[split].read for split in self.job.training)
-        return learn_pieces(self.text, self.text.tokenizer, lines, total, self.progress)
+        return learn_pieces(self.text, self.text.tokenizer, lines, self.trained, self.progress)
 
     def segment(
         self, split: str, models: Models, subwords: Tallies, repeated: npt.NDArray[np.bool_]
@@ -280,20 +294,7 @@ class _Run:
             tuple(self.job.training),
             wanted=getattr(self.text.bpe, "merges", getattr(self.text.tokenizer, "size", 0)),
         )
-        index = {
-            "format": FORMAT,
-            "nmtdeep": __version__,
-            "source": self.text.source,
-            "target": self.text.target,
-            "dtype": {"source": dtypes[0], "target": dtypes[1]},
-            "fingerprint": report.fingerprint,
-            "splits": {name: {"pairs": split.kept} for name, split in self.reports.items()},
-            **({"training": self.job.training} if self.job.training != [TRAIN] else {}),
-            "report": report.to_json(),
-        }
-        content = json.dumps(index, indent=2, ensure_ascii=False)
-        (self.directory / INDEX_FILE).write_text(content + "\n", encoding="utf-8")
-        files.write_sums(self.directory)
+        write_index(self.directory, report, dict(zip(("source", "target"), dtypes, strict=True)))
         return report
 
     def temporary(self, split: str, stage: str) -> Path:
