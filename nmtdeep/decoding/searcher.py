@@ -16,7 +16,7 @@ from nmtdeep.checkpoint import Loaded, load
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.data.batch import pad_batch
 from nmtdeep.data.parallel import worker_number
-from nmtdeep.decoding.sampling import SamplingSettings, sample
+from nmtdeep.decoding.sampling import sample
 from nmtdeep.decoding.search import (
     FREE,
     BeamSettings,
@@ -150,11 +150,8 @@ class Searcher:
         if options.sampling:
             # Each batch has a generator of its own, whichever process it comes to.
             generator = torch.Generator(self.device).manual_seed(options.seed + batch.number)
-            how = SamplingSettings(
-                options.temperature, options.top_k, options.top_p, options.epsilon
-            )
             draws = [
-                sample(self._step, self._start(source), constraints, how, generator)
+                sample(self._step, self._start(source), constraints, options, generator)
                 for _ in range(options.drawn)
             ]
             return [list(drawn) for drawn in zip(*draws, strict=True)]

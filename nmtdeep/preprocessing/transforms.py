@@ -80,7 +80,7 @@ def repeated_pairs(path: Path, trained: int, *, at_once: int = HASHES) -> npt.ND
         path: file of the pairs' hashes. It is read several times, each time for hashes with other
             last bits, so that few are sorted at a time.
     """
-    repeated = np.zeros(path.stat().st_size // 8, np.bool_)
+    repeated = np.ones(path.stat().st_size // 8, np.bool_)
     parts = 1 << (-(-max(trained, 1) // at_once) - 1).bit_length()
     for part in range(parts):
         places, found, first = [np.empty(0, np.int64)], [np.empty(0, np.uint64)], 0
@@ -91,9 +91,10 @@ def repeated_pairs(path: Path, trained: int, *, at_once: int = HASHES) -> npt.ND
                 found.append(hashes[mine])
                 first += len(hashes)
         numbers, hashes = np.concatenate(places), np.concatenate(found)
-        distinct, firsts = np.unique(hashes[numbers < trained], return_index=True)
-        repeated[numbers] = np.isin(hashes, distinct)
+        count = int(np.searchsorted(numbers, trained))
+        distinct, firsts = np.unique(hashes[:count], return_index=True)
         repeated[numbers[firsts]] = False
+        repeated[numbers[count:]] = np.isin(hashes[count:], distinct)
     return repeated
 
 
