@@ -2,8 +2,6 @@
 
 import math
 import random
-import subprocess
-import sys
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -163,21 +161,6 @@ def test_a_bpe_model_skips_merges_with_the_probability_alpha(merged):
     expected = skipped("▁there", scores(model), 0.3)
     assert tuple(model.word("▁there")) == expected.most_common(1)[0][0]
     assert_shares(Counter(tuple(model.dropped("▁there", 0.3, draw)) for _ in range(4000)), expected)
-
-
-def test_a_bpe_model_draws_the_same_in_every_process(merged, tmp_path):
-    model, words = merged.pipeline.source.model, ["▁there", "▁something", "▁others"]
-    (tmp_path / "x.model").write_bytes(model.content)
-    code = (
-        "import random, sys; from pathlib import Path; "
-        "from nmtdeep.text.sentencepiece import SentencePiece; "
-        "model = SentencePiece.load(Path(sys.argv[1])); draw = random.Random(5); "
-        "print([model.dropped(word, 0.3, draw) for word in sys.argv[2:]])"
-    )
-    command = [sys.executable, "-X", "utf8", "-c", code, tmp_path / "x.model", *words]
-    done = subprocess.run(command, check=True, capture_output=True, encoding="utf-8")
-    draw = random.Random(5)
-    assert done.stdout == f"{[model.dropped(word, 0.3, draw) for word in words]}\n"
 
 
 def test_segmentations_have_the_probabilities_of_the_formula(pieces):

@@ -226,6 +226,9 @@ def draw(row, limits, prefix=None, **how):
         ({"top_p": 0.5}, [1, 0, 0]),  # 4/7 alone is more than half
         ({"top_p": 0.6}, [2 / 3, 1 / 3, 0]),
         ({"top_p": 0.9, "top_k": 2}, [2 / 3, 1 / 3, 0]),
+        ({"epsilon": 0.2}, [2 / 3, 1 / 3, 0]),
+        ({"epsilon": 0.9}, [1, 0, 0]),  # the best one always is
+        ({"epsilon": 0.2, "top_k": 1}, [1, 0, 0]),
     ],
     ids=str,
 )

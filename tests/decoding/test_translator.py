@@ -128,12 +128,6 @@ def test_every_candidate_starts_with_its_prefix_whose_score_counts(settings, tra
     assert not translations[1].text
 
 
-def test_without_a_prefix_nothing_changes(translator):
-    free = list(translator(n_best=2).translate(LINES))
-    column = list(translator(n_best=2, prefix_column=True).translate(LINES))
-    assert column == free
-
-
 def test_a_greedy_translation_is_that_behind_its_own_beginning(translator):
     for each in translator(beam=1).translate([LINES[0], LINES[6]]):
         (best,) = each.candidates
@@ -207,9 +201,6 @@ def test_a_long_line_can_be_an_error_that_names_it(translator, tiny_run):
         list(model.translate(LINES, buffer=2))
 
 
-# Draws
-
-
 # Options
 
 
@@ -220,19 +211,6 @@ def test_options_default_to_those_of_the_recipe(tiny_run):
         assert getattr(options, name) == value
     assert (options.beam, options.max_length_constant) == (3, 4)  # not the defaults
     assert options.input_is == "raw"
-
-
-@pytest.mark.parametrize("weights", [{"precision": "bf16"}, {"quantize": "int8"}], ids=str)
-def test_bf16_and_int8_score_nearly_the_same(weights, translator, tiny_run):
-    exact, rough = translator(), translator(**weights)
-    texts = [translation.text for translation in exact.translate(tiny_run.sources)]
-    # Compare scores of equal texts only: the two searches may end with different hypotheses.
-    scored = [log_probabilities(each, tiny_run.sources, texts) for each in (rough, exact)]
-    means = [[sum(score) / len(score) for score in scores] for scores in scored]
-    assert means[0] == pytest.approx(means[1], abs=0.05)
-    assert means[0] != means[1]
-    with pytest.raises(UserError, match="int8 excludes bf16"):
-        translator(precision="bf16", quantize="int8")
 
 
 # Several processes

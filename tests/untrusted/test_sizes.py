@@ -10,13 +10,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from nmtdeep import checkpoint
-from nmtdeep.averaging import average
 from nmtdeep.config.load import read_config
 from nmtdeep.data.batch import read_batch
 from nmtdeep.data.corpus import DataDirectory, corpus_writer
 from nmtdeep.errors import CheckpointError, DataError, UserError
 from nmtdeep.files import write_sums
-from nmtdeep.growing import grow
 from nmtdeep.inspection import inspect
 from nmtdeep.model.build import build
 from nmtdeep.text.pipeline import TextPipeline
@@ -174,17 +172,3 @@ def test_no_message_has_control_characters(theirs):
     message = refused(theirs)
     assert "\\x1b[2J" in message
     assert message.isprintable()
-
-
-# The other ways in
-
-
-def test_growing_and_averaging_reject_it_too(theirs, here):
-    rewrite(theirs / "config.yaml", r"(?m)^  width: 16", "  width: 1000000000")
-    for procedure in (
-        lambda path: average([path], here / "average"),
-        lambda path: grow(path, out=here / "grown", encoder=4),
-    ):
-        assert "belongs to another model" in refused(theirs, load=procedure)
-    assert not (here / "average").exists()
-    assert not (here / "grown").exists()
