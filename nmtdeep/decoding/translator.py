@@ -250,11 +250,7 @@ class Translator:
         prefixes: Sequence[Sequence[int]],
         advance: Callable[[int], object],
     ) -> Callable[[], list[list[Hypothesis]]]:
-        """Begin `search`; `prefixes` are ids that the hypotheses of each source start with.
-
-        Args:
-            advance: called after each batch with its number of sources.
-        """
+        """Begin `search`; `advance` is called after each batch with its number of sources."""
         if not sources:
             return list
         lengths = np.array([[len(ids) for ids in sources]], dtype=np.int32)

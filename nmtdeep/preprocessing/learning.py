@@ -79,8 +79,7 @@ def learn_pieces(
     """SentencePiece models of both sides; from as many lines of both if they share one.
 
     Args:
-        lines: the lines of train, source (0) or target (1).
-        total: number of them.
+        lines: the `total` lines of train, source (0) or target (1).
     """
     shared = text.vocabulary.sharing == "shared"
     wanted = sentencepiece.LINES >> shared

@@ -98,11 +98,7 @@ class Preprocessing:
             yield from (f"{text.source}: {source}", f"{text.target}: {target}")
 
     def run(self, *, workers: int = 1, progress: ProgressBar | None = None) -> PreprocessingReport:
-        """Write the data directory, whole or not at all.
-
-        Args:
-            progress: shows how far it is.
-        """
+        """Write the data directory, whole or not at all."""
         with files.replace_directory(self.out) as partial:
             return _Run(self, partial, workers, progress or ProgressBar("none")).all()
 
@@ -155,12 +151,7 @@ class _Run:
         return self.finish(TextPipeline.of(self.text, models, vocabularies), dtypes)
 
     def tokenize(self, texts: Input, words: Tallies, hashes: BinaryIO) -> None:
-        """Raw text to words (kept in a temporary file); a raw copy of evaluation splits.
-
-        Args:
-            words: of all training corpora, to which those of this one are added.
-            hashes: file to which those of the pairs are written.
-        """
+        """Raw text to words (kept in a temporary file); a raw copy of evaluation splits."""
         report, before = self.reports[texts.split], (words[0].forgotten, words[1].forgotten)
         pairs = texts.pairs() if texts.split in self.job.training else self.copied(texts)
         with self.temporary(texts.split, "tokenized").open("wb") as out:
@@ -219,12 +210,7 @@ class _Run:
     def segment(
         self, split: str, models: Models, subwords: Tallies, repeated: npt.NDArray[np.bool_]
     ) -> None:
-        """Words to subwords (in another temporary file); drops what cleaning drops from train.
-
-        Args:
-            subwords: of all training corpora, to which those of this one are added.
-            repeated: whether each pair occurs before.
-        """
+        """Words to subwords (in another temporary file); drops what cleaning drops from train."""
         report, first, clean = self.reports[split], 1, self.text.clean
         is_training = split in self.job.training
         stage = partial(transforms.segment, models=models, clean=clean, keep=not is_training)

@@ -191,7 +191,7 @@ def binarize(
 
 
 def to_bytes(rows: Iterable[Sequence[str]]) -> bytes:
-    """Rows as lines of columns; words hold no white space of any kind, so tabs are safe."""
+    """Rows as lines of columns; no word holds a tab."""
     return "".join("\t".join(row) + "\n" for row in rows).encode()
 
 
