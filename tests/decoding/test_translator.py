@@ -128,15 +128,6 @@ def test_every_candidate_starts_with_its_prefix_whose_score_counts(settings, tra
     assert not translations[1].text
 
 
-def test_a_greedy_translation_is_that_behind_its_own_beginning(translator):
-    for each in translator(beam=1).translate([LINES[0], LINES[6]]):
-        (best,) = each.candidates
-        lines = [f"{' '.join(each.subwords)}\t{' '.join(best.subwords[:n])}" for n in range(4)]
-        for again in translator(beam=1, prefix_column=True, input_is="bpe").translate(lines):
-            assert again.candidates[0].subwords == best.subwords
-            assert again.candidates[0].each == pytest.approx(best.each, abs=1e-5)
-
-
 def test_the_end_follows_a_prefix_as_long_as_a_translation_may_be(translator):
     model = translator(prefix_column=True, max_length_factor=0.0, max_length_constant=2)
     (translation,) = model.translate(["Send.\tthe data of the port and the address of the port"])
