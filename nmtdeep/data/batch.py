@@ -198,7 +198,8 @@ def read_batch(
         shifted = np.roll(output, 1, axis=1)
         shifted[:, 0] = EOS
         shifted[output == PAD] = PAD
-        batch = Batch.of(*map(torch.from_numpy, (source, shifted, output)), indices)
+        ids = (torch.from_numpy(source), torch.from_numpy(shifted), torch.from_numpy(output))
+        batch = Batch.of(*ids, indices)
     return replace(batch, corpus=corpus.source.stem.stem)
 
 

@@ -23,7 +23,6 @@ def sample(
         step: next log-probabilities; called with `eos` first.
         state: for one row per sentence.
         options: `temperature`, `top_k`, `top_p` and `epsilon` are those of the distribution.
-        generator: source of randomness.
     """
     limits, eos = constraints.max_lengths.tolist(), constraints.eos
     rows = list(range(len(limits)))

@@ -135,7 +135,6 @@ class BeamSettings:
     """How a beam search goes and ends.
 
     Attributes:
-        size: beam size.
         penalty: divisor of a hypothesis by its number of tokens; must not decrease.
         wanted: number of hypotheses to return; 0: `size`.
         stop: "full", or "bound" for transformers' rule; see `_Finished.after`.

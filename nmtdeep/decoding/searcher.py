@@ -48,7 +48,6 @@ class SourceBatch:
     """Sentences that are searched together.
 
     Attributes:
-        source: ids of each sentence.
         number: of the batch in its input, counted from 0; draws depend on it.
         prefix: ids that the translation of each starts with; None for free translations.
     """
@@ -70,7 +69,6 @@ class Searcher:
 
     Args:
         models: one, or an ensemble whose probabilities are averaged at each step.
-        options: how to search.
         fillers: ids that no translation has.
         device: where they compute, for the size of batches; omitted: where they are.
     """
@@ -226,10 +224,6 @@ class Worker:
     """A searcher in a process of its own, on its GPU or in one thread of a CPU.
 
     It reads the models when work comes.
-
-    Attributes:
-        paths: checkpoints.
-        options: how to search, and the number of processes.
     """
 
     paths: Sequence[Path]

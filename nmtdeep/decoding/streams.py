@@ -170,7 +170,6 @@ def translate(
         form: output format, see `render`.
         first: number of lines of a file to leave out, whole chunks of it.
         advance: as in `Translator.begin`.
-        buffer: lines of a chunk.
         aligned: called with the alignments of a chunk, a line each; None: there are none.
     """
     translator.restart(first)

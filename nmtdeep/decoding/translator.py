@@ -45,8 +45,6 @@ class Translator:
     """Models that share a vocabulary, and the text pipeline around them.
 
     Args:
-        searcher: the models and how they search.
-        pipeline: text to ids and back.
         name: of the models, for messages.
         pool: processes that compute instead of this one; the caller closes it.
     """

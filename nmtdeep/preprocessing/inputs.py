@@ -69,9 +69,6 @@ def find_inputs(
 ) -> list[Input]:
     """Training corpora, valid and the tests, in this order; reads every file once.
 
-    Args:
-        warn: called with a line for each thing that looks wrong.
-
     Raises:
         DataError: for files that are missing, broken or of different length.
         UserError: for languages or names of splits that collide.

@@ -85,12 +85,7 @@ _SIGNS = (
 def warnings(
     sample: CheckedText, names: Sequence[str], languages: tuple[str, str], form: Form
 ) -> Iterator[Problem]:
-    """A problem for each thing that the text of a split should not have.
-
-    Args:
-        names: of the files of source and target, for the messages.
-        form: that the text should have.
-    """
+    """A problem for each thing that the text of a split should not have."""
     if sample.pairs:
         yield from _header(sample.pairs[0][1], names[0], languages)
     for side, name in enumerate(names):

@@ -34,7 +34,6 @@ class CometModel:
     Args:
         name: folder of the model, which has `checkpoints/model.ckpt` and `hparams.yaml`, or the
             name of one in Hugging Face's cache. Nothing is downloaded.
-        device: as torch names it.
 
     Raises:
         UserError: if the model is not on this machine or cannot be read.

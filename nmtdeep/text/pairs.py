@@ -30,7 +30,6 @@ class ParallelText:
 
     Attributes:
         paths: source and target file, or the file of both.
-        languages: source and target.
         training: as in `read_lines`.
     """
 
