@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 import sacrebleu
 
-from commands.running import Interrupt
-
 NASTY = (
     "Password\n"
     "\n"
@@ -51,17 +49,6 @@ def test_as_many_lines_out_as_in(nmtdeep, whole):
 def test_an_empty_input_has_an_empty_output(nmtdeep, whole, form):
     done = nmtdeep("translate", "-m", whole, "--format", form, "-q")
     assert (done.code, done.out, done.err) == (0, "", "")
-
-
-@pytest.mark.parametrize("what", ["kill", "term"])
-def test_a_translation_that_was_interrupted_is_resumed(nmtdeep, whole, tmp_path, what):
-    command = ("translate", "-m", whole, "-i", "train.en", "-q", "--n-best", 3, "-o")
-    assert nmtdeep(*command, tmp_path / "whole").code == 0
-    cut = Interrupt("nmtdeep.decoding.streams:render", 60, what)
-    out = tmp_path / "out"
-    assert nmtdeep(*command, out, interrupt=cut).code == {"kill": -9, "term": 143}[what]
-    assert nmtdeep(*command, out, "--resume").code == 0
-    assert out.read_bytes() == (tmp_path / "whole").read_bytes()
 
 
 def lines_of(path: Path) -> list[str]:

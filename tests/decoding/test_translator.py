@@ -59,16 +59,6 @@ def test_batching_changes_nothing(settings, translator, tiny_run):
     assert len({translation.text for translation in together}) > 3  # they depend on the source
 
 
-def test_a_length_limit_in_the_options_overrides_the_recipe(translator, tiny_run):
-    model = translator(max_length_factor=0.5, max_length_constant=2, beam=1)
-    lengths = []
-    for translation in model.translate(tiny_run.sources):
-        limit = (len(translation.subwords) + 1) // 2 + 2  # ends of sentences counted
-        lengths.append((len(translation.candidates[0].each), limit))
-    assert all(length <= limit for length, limit in lengths)
-    assert any(length == limit for length, limit in lengths)
-
-
 def test_a_score_is_the_sum_divided_by_the_penalty(translator, tiny_run):
     settings = {"lenpen": 0.7, "n_best": 3}
     for translation in translator(lenpen_form="length", **settings).translate(tiny_run.sources):
