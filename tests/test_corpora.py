@@ -11,9 +11,9 @@ from rich.console import Console
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DataError, UserError
-from nmtdeep.preprocessing.counting import mark_repeated
 from nmtdeep.preprocessing.inputs import named
 from nmtdeep.preprocessing.preprocess import Preprocessing
+from nmtdeep.preprocessing.transforms import repeated_pairs
 
 CLEAN = [("A cat.", "Eine Katze."), ("Two dogs.", "Zwei Hunde."), ("A cat.", "Eine Katze.")]
 WEB = [("A bird.", "Ein Vogel."), ("Two dogs.", "Zwei Hunde."), ("Two dogs.", "Hunde."), ("", "x")]
@@ -105,26 +105,15 @@ def test_duplicates_are_dropped_over_all_corpora(tmp_path):
 
 @pytest.mark.parametrize("room", [1, 3, 1000])
 def test_flags_are_those_of_a_set(tmp_path, room):
-    draw = np.random.default_rng(4)
-    corpora = [draw.integers(0, 40, size).astype(np.uint64) for size in (50, 0, 30)]
-    for number, hashes in enumerate(corpora):
-        (tmp_path / str(number)).write_bytes(hashes.tobytes())
-    flags = [np.ones(len(each), np.bool_) for each in corpora]
-    paths = [tmp_path / str(number) for number in range(3)]
-    other, again = draw.integers(0, 60, 20).astype(np.uint64), np.zeros(50, np.bool_)
-    (tmp_path / "other").write_bytes(other.tobytes())
-    found = np.zeros(20, np.bool_)
-    others = [(paths[0], again), (tmp_path / "other", found)]
-    mark_repeated(list(zip(paths, flags, strict=True)), others, at_once=room)
-    seen: set[int] = set()
-    for each, marked in zip(corpora, flags, strict=True):
-        expected = []
-        for value in each.tolist():
-            expected.append(value in seen)
-            seen.add(value)
-        assert marked.tolist() == expected
-    assert again.all()
-    assert found.tolist() == [value in seen for value in other.tolist()]
+    hashes = np.random.default_rng(4).integers(0, 60, 120).astype(np.uint64)
+    (tmp_path / "hashes").write_bytes(hashes.tobytes())
+    values, trained, seen = hashes.tolist(), 80, set()
+    expected = []
+    for value in values[:trained]:
+        expected.append(value in seen)
+        seen.add(value)
+    expected += [value in seen for value in values[trained:]]
+    assert repeated_pairs(tmp_path / "hashes", trained, at_once=room).tolist() == expected
 
 
 def test_pairs_in_other_languages_are_dropped(tmp_path):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import UserError
 from nmtdeep.preprocessing.merging import merge
@@ -11,26 +12,31 @@ BAD = "word " * 300  # dropped
 
 
 @pytest.fixture
-def shards(tiny_run, tmp_path):
+def preprocess(tiny_run, tmp_path):
+    """Preprocess corpora by name, with the text pipeline of the tiny run if no other is given."""
+    usual = {"recipe": tiny_run.recipe, "pipeline": tiny_run.pipeline}
+    usual["valid"] = tiny_run.data.path.parent / "valid"
+
+    def make(out, corpora, **changes):
+        train = {name: tmp_path / prefix for name, prefix in corpora.items()}
+        Preprocessing(**usual | changes, train=train, out=tmp_path / out).run()
+
+    return make
+
+
+@pytest.fixture
+def shards(preprocess, tmp_path):
     """Two shards of different pairs, both together, and their data directories."""
     pairs = {
         "a": ["Two girls run.", f"one {BAD}", "A dog."],
         "b": ["The sea.", BAD, BAD, "A red car."],
     }
     pairs["all"] = pairs["a"] + pairs["b"]
-    valid = tiny_run.data.path.parent / "valid"
     for name, lines in pairs.items():
         for language in ("en", "de"):
             text = "".join(f"{line} {language}\n" for line in lines)
             (tmp_path / f"{name}.{language}").write_text(text, encoding="utf-8")
-        Preprocessing(
-            tiny_run.recipe,
-            train={"train": tmp_path / name},
-            valid=valid,
-            tests=[],
-            out=tmp_path / f"data-{name}",
-            pipeline=tiny_run.pipeline,
-        ).run()
+        preprocess(f"data-{name}", {"train": name})
     return tmp_path
 
 
@@ -44,42 +50,22 @@ def test_merged_shards_are_byte_for_byte_what_one_machine_makes(shards):
     assert len(corpus) == 4
 
 
-def test_named_corpora_stay_apart(shards, tiny_run):
-    Preprocessing(
-        tiny_run.recipe,
-        train={"web": shards / "b"},
-        valid=tiny_run.data.path.parent / "valid",
-        tests=[],
-        out=shards / "data-web",
-        pipeline=tiny_run.pipeline,
-    ).run()
+def test_named_corpora_stay_apart(shards, preprocess):
+    preprocess("data-web", {"web": "b"})
     report = merge([shards / "data-a", shards / "data-web"], shards / "merged")
     data = DataDirectory.open(shards / "merged")
     assert data.training == ["train", "web"] == list(report.training)
     assert [len(data.corpus(name)) for name in data.training] == [2, 2]
 
 
-def test_another_pipeline_or_validation_set_is_refused(shards, tiny_run):
+def test_another_pipeline_or_validation_set_is_refused(shards, preprocess, tiny_run):
     plain = tiny_run.recipe.model_dump() | {"text": {"bpe": {"type": "joint", "merges": 5}}}
     other = {
-        "pipeline": Preprocessing(
-            type(tiny_run.recipe).model_validate(plain),
-            train={"train": shards / "a"},
-            valid=tiny_run.data.path.parent / "valid",
-            tests=[],
-            out=shards / "pipeline",
-        ),
-        "set 'valid'": Preprocessing(
-            tiny_run.recipe,
-            train={"train": shards / "a"},
-            valid=shards / "b",
-            tests=[],
-            out=shards / "set 'valid'",
-            pipeline=tiny_run.pipeline,
-        ),
+        "pipeline": {"recipe": Recipe.model_validate(plain), "pipeline": None},
+        "set 'valid'": {"valid": shards / "b"},
     }
-    for name, job in other.items():
-        job.run()
+    for name, changes in other.items():
+        preprocess(name, {"train": "a"}, **changes)
         with pytest.raises(UserError, match=name):
             merge([shards / "data-a", shards / name], shards / "merged")
     assert not (shards / "merged").exists()

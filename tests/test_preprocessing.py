@@ -1,6 +1,5 @@
 """From files to a data directory: every pair is counted, bad input is named and leaves nothing."""
 
-import random
 from collections import Counter
 from pathlib import Path
 
@@ -10,8 +9,7 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.text import Clean
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DataError, UserError
-from nmtdeep.preprocessing.counting import WORDS as WORDS_COUNTED
-from nmtdeep.preprocessing.counting import Tally
+from nmtdeep.preprocessing.learning import Tally
 from nmtdeep.preprocessing.preprocess import Preprocessing
 from nmtdeep.preprocessing.transforms import reason_to_drop
 
@@ -173,24 +171,6 @@ def test_lines_that_cannot_be_read_are_errors_elsewhere(files):
         run(files, clean={"encoding": "drop"})
 
 
-TEXT = "to be or not to be that is the question whether tis nobler in the mind to suffer"
-WORDS = TEXT.split()
-
-
-def tallied(words: list[str], capacity: int = WORDS_COUNTED) -> Tally:
-    tally, size = Tally(capacity), 3
-    for first in range(0, len(words), size):
-        tally.add(Counter(words[first : first + size]))
-        assert len(tally.counts) <= capacity
-    return tally
-
-
-def test_counts_are_exact_up_to_the_capacity():
-    tally = tallied(WORDS)
-    assert tally.counts == Counter(WORDS)
-    assert tally.forgotten == 0
-
-
 def test_the_rarest_words_are_forgotten_and_counted_as_forgotten():
     tally = Tally(6)
     tally.add(Counter({"a": 5, "b": 4, "c": 3, "d": 2, "e": 1, "f": 1}))
@@ -202,5 +182,3 @@ def test_the_rarest_words_are_forgotten_and_counted_as_forgotten():
     tally.add(Counter({"d": 1}))
     assert tally.counts["d"] == 1
     assert tally.forgotten == 6
-    many = tallied([f"w{random.Random(3).randrange(40) + place % 7}" for place in range(300)], 6)
-    assert many.forgotten == 300 - many.counts.total()

@@ -124,18 +124,6 @@ def test_the_report_compares_both_corpora(tiny_run, corpus):
     assert "has no report" not in text
 
 
-def test_a_model_that_does_not_go_with_the_text_is_refused(tiny_run, tmp_path, make_data):
-    separate = Recipe.model_validate(
-        {
-            "text": {"bpe": "none", "vocabulary": {"sharing": "separate"}},
-            "model": {"embeddings": {"sharing": "decoder"}},
-        }
-    )
-    data = make_data(tmp_path, separate, PAIRS[:1], PAIRS[:1])
-    with pytest.raises(UserError, match="all needs one vocabulary for both languages"):
-        ReusedText.of(data.path).adopt(Recipe())
-
-
 def test_what_has_no_text_is_refused(tmp_path):
     (tmp_path / "some.model").write_text("no model")
     for name in ("nowhere", "none.model", "some.model"):

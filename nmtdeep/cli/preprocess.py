@@ -107,14 +107,11 @@ def preprocess(
 
 
 def _merge(shards: list[Path], out: Path, *, overwrite: bool, quiet: bool) -> None:
-    from nmtdeep.data.corpus import DataDirectory
     from nmtdeep.preprocessing.merging import merge
     from nmtdeep.preprocessing.progress import ProgressBar
 
-    opened = [DataDirectory.open(shard, verify=False) for shard in shards]
-    pairs = sum(len(data.corpus(name)) for data in opened for name in data.training)
-    with ProgressBar("none" if quiet else "auto").step("merge", pairs) as advance:
-        report = merge(shards, out, overwrite=overwrite, advance=advance)
+    progress = ProgressBar("none" if quiet else "auto")
+    report = merge(shards, out, overwrite=overwrite, progress=progress)
     if not quiet:
         report.show()
         typer.echo(f"data directory: {out}")

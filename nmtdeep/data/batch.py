@@ -191,17 +191,16 @@ def read_batch(
     Args:
         capacity: that a packed batch is filled up to; it must hold the batch.
     """
-    batch = _pack(corpus, indices, capacity) if packed else _pad(corpus, indices)
+    if packed:
+        batch = _pack(corpus, indices, capacity)
+    else:
+        source, output = (_padded(*side.read(indices)) for side in (corpus.source, corpus.target))
+        shifted = np.roll(output, 1, axis=1)
+        shifted[:, 0] = EOS
+        shifted[output == PAD] = PAD
+        ids = (torch.from_numpy(source), torch.from_numpy(shifted), torch.from_numpy(output))
+        batch = Batch.of(*ids, indices)
     return replace(batch, corpus=corpus.source.stem.stem)
-
-
-def _pad(corpus: ParallelCorpus, indices: Indices) -> Batch:
-    source, output = (_padded(*side.read(indices)) for side in (corpus.source, corpus.target))
-    shifted = np.roll(output, 1, axis=1)
-    shifted[:, 0] = EOS
-    shifted[output == PAD] = PAD
-    tensors = (torch.from_numpy(source), torch.from_numpy(shifted), torch.from_numpy(output))
-    return Batch.of(*tensors, indices)
 
 
 def _pack(corpus: ParallelCorpus, indices: Indices, capacity: Capacity | None) -> Batch:

@@ -55,9 +55,6 @@ def updates(
         lengths: `(2, sentences)` source and target lengths, end of sentence included.
         batches: padded tokens (sentences times longer side) of a group and of an update, at most;
             an update has at least one group.
-        seed: of the training.
-        epoch: counted from 0.
-        window: of the epoch, counted from 0.
     """
     random = np.random.default_rng((seed, epoch, window))
     longer = lengths.max(axis=0)

@@ -14,7 +14,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -175,6 +175,7 @@ class DataDirectory:
 
     path: Path
     index: dict[str, Any]
+    _mapped: dict[str, ParallelCorpus] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def open(cls, path: Path, *, verify: bool = True) -> DataDirectory:
@@ -228,17 +229,10 @@ class DataDirectory:
         """Compare every file with its checksum; DataError names the first that is damaged."""
         check_files(self.path, self.index, verify=True)
 
-    @cached_property
-    def _mapped(self) -> dict[str, ParallelCorpus]:
-        return {}
-
     def corpus(self, split: str) -> ParallelCorpus:
         """The ids of a split, mapped once; DataError if there is no such split."""
-        if split not in self._mapped:
-            self._mapped[split] = self._map(split)
-        return self._mapped[split]
-
-    def _map(self, split: str) -> ParallelCorpus:
+        if split in self._mapped:
+            return self._mapped[split]
         if split not in self.index["splits"]:
             raise DataError(
                 f"no split {split!r}, only {', '.join(self.splits)}",
@@ -257,7 +251,8 @@ class DataDirectory:
         if len(source) != len(target):
             what = f"{split} has {len(source)} source but {len(target)} target sentences"
             raise DataError(what, where=self.path, hint=HINT)
-        return ParallelCorpus(source, target)
+        self._mapped[split] = ParallelCorpus(source, target)
+        return self._mapped[split]
 
     @cached_property
     def pipeline(self) -> TextPipeline:

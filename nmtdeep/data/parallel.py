@@ -61,7 +61,6 @@ class Pool(Generic[Item, Result]):
     """Spawned processes that apply one function, which is pickled once for each of them.
 
     Args:
-        workers: number of processes.
         option: the command-line option for this number, for the error message.
     """
 

@@ -36,7 +36,6 @@ class Window:
     """Sentences of a corpus that are planned together.
 
     Attributes:
-        corpus: that they are in.
         indices: `(sentences,)` their numbers in the corpus.
         lengths: `(2, sentences)` of source and target, end of sentence included.
         updates: of `batching.updates`; sentences by their position in `indices`.
@@ -60,8 +59,6 @@ class Plan:
     """The updates of a training, a function of its seed, its corpora and these sizes.
 
     Args:
-        seed: of the training.
-        batches: sizes of groups and updates.
         sentences: of a window, about; the last block may add a few.
         block: contiguous sentences that always come in the same window.
     """

@@ -42,7 +42,6 @@ class MixedPosition(NamedTuple):
     """A position in several corpora.
 
     Attributes:
-        drawn: groups that were drawn.
         corpora: the position in each corpus by its name; `next_in_epoch` and `before_window` count
             groups instead of updates.
     """

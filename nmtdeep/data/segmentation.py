@@ -40,7 +40,6 @@ class Segmenter:
 
     Args:
         strength: probability of skipping a merge, or the sampling of a unigram model.
-        seed: of the training.
     """
 
     side: Side

@@ -27,10 +27,6 @@ class BlockTopK:
     They are in the blocks with the greatest maxima: a scan for maxima and a choice among few are
     much faster than `topk` on rows of thousands. A continuation's code is its hypothesis times the
     number of types, plus its token. The last block of a hypothesis may be incomplete.
-
-    Args:
-        size, eos: as in `beam`.
-        types: size of the vocabulary.
     """
 
     def __init__(self, size: int, types: int, eos: int, device: torch.device) -> None:

@@ -49,9 +49,6 @@ def resume_point(
 ) -> ResumePoint:
     """The point to resume `output` at, a translation of `source`; 0 without a file.
 
-    Args:
-        buffer: lines of a chunk.
-
     Raises:
         UserError: if it cannot be resumed, or the file is not a translation of this input.
     """

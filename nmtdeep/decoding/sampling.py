@@ -2,29 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
+from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.decoding.search import Constraints, Hypothesis, Scores, SearchState
-
-
-@dataclass(frozen=True)
-class SamplingSettings:
-    """The distribution to draw from.
-
-    Attributes:
-        temperature: divides the log-probabilities.
-        top_k: draw from the k most probable tokens only; 0: from all tokens.
-        top_p: draw from the smallest set of tokens whose mass reaches p (Holtzman et al. 2020).
-        epsilon: draw from the tokens of at least this probability (Hewitt et al. 2022).
-    """
-
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    epsilon: float = 0.0
 
 
 @torch.inference_mode()
@@ -32,7 +14,7 @@ def sample(
     step: Scores,
     state: SearchState,
     constraints: Constraints,
-    settings: SamplingSettings,
+    options: DecodingOptions,
     generator: torch.Generator,
 ) -> list[Hypothesis]:
     """Draw one hypothesis for each sentence; one without a finite distribution ends.
@@ -40,7 +22,7 @@ def sample(
     Args:
         step: next log-probabilities; called with `eos` first.
         state: for one row per sentence.
-        generator: source of randomness.
+        options: `temperature`, `top_k`, `top_p` and `epsilon` are those of the distribution.
     """
     limits, eos = constraints.max_lengths.tolist(), constraints.eos
     rows = list(range(len(limits)))
@@ -54,7 +36,7 @@ def sample(
         may_be_last = any(limits[row] <= length + 1 for row in rows)
         constraints.apply(allowed[:, None], length, may_be_last=may_be_last)
         length += 1
-        shaped = _truncated((allowed / settings.temperature).softmax(dim=1), settings).nan_to_num()
+        shaped = _truncated((allowed / options.temperature).softmax(dim=1), options).nan_to_num()
         shaped[:, eos] += shaped.sum(dim=1) == 0
         tokens = torch.multinomial(shaped, 1, generator=generator)
         chosen = allowed.gather(1, tokens)
@@ -81,18 +63,18 @@ def sample(
     ]
 
 
-def _truncated(probabilities: Tensor, settings: SamplingSettings) -> Tensor:
-    """Zero outside the k best, the nucleus and what reaches epsilon; not normalized again."""
-    if settings.top_k == 0 and settings.top_p >= 1 and settings.epsilon == 0:
-        return probabilities
-    if settings.top_k == 0 and settings.top_p >= 1:  # without sorting
+def _truncated(probabilities: Tensor, options: DecodingOptions) -> Tensor:
+    """Zero outside the k best, the nucleus (the smallest set of tokens whose mass reaches p,
+    Holtzman et al. 2020) and what reaches epsilon (Hewitt et al. 2022); not normalized again.
+    """
+    if options.top_k == 0 and options.top_p >= 1:  # without sorting
         best = probabilities.amax(dim=1, keepdim=True)
-        return probabilities * ((probabilities >= settings.epsilon) | (probabilities == best))
+        return probabilities * ((probabilities >= options.epsilon) | (probabilities == best))
     ordered, index = probabilities.sort(dim=1, descending=True, stable=True)
     # A token stays if the mass before it is still below p, as does the best one.
-    keep = ordered.cumsum(dim=1) - ordered < settings.top_p
-    keep &= ordered >= settings.epsilon
+    keep = ordered.cumsum(dim=1) - ordered < options.top_p
+    keep &= ordered >= options.epsilon
     keep[:, 0] = True
-    if settings.top_k:
-        keep[:, settings.top_k :] = False
+    if options.top_k:
+        keep[:, options.top_k :] = False
     return torch.zeros_like(probabilities).scatter_(1, index, ordered * keep)

@@ -135,7 +135,6 @@ class BeamSettings:
     """How a beam search goes and ends.
 
     Attributes:
-        size: beam size.
         penalty: divisor of a hypothesis by its number of tokens; must not decrease.
         wanted: number of hypotheses to return; 0: `size`.
         stop: "full", or "bound" for transformers' rule; see `_Finished.after`.
@@ -232,15 +231,7 @@ def _sent(found: Tensor) -> Callable[[], Array]:
 
 
 class _Finished:
-    """Which sentences are done, computed by the host from what it reads.
-
-    Args:
-        limits: tokens at most, of each sentence.
-        settings, eos: as in `beam`.
-
-    Attributes:
-        last: `(sentences,)` the step after which each was done, counted from 1; 0 before.
-    """
+    """Which sentences are done, computed by the host from what it reads."""
 
     def __init__(self, limits: Sequence[int], settings: BeamSettings, eos: int) -> None:
         self.settings, self.eos = settings, eos
@@ -249,6 +240,7 @@ class _Finished:
         self.finished = np.zeros(len(limits), np.int64)
         # The best of finished hypotheses, best last.
         self.scores = np.full((len(limits), settings.size), -math.inf)
+        # The step after which each was done, counted from 1; 0 before.
         self.last = np.zeros(len(limits), np.int64)
 
     def forced(self, sentences: Array, step: int) -> bool:

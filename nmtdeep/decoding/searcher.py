@@ -16,7 +16,7 @@ from nmtdeep.checkpoint import Loaded, load
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.data.batch import pad_batch
 from nmtdeep.data.parallel import worker_number
-from nmtdeep.decoding.sampling import SamplingSettings, sample
+from nmtdeep.decoding.sampling import sample
 from nmtdeep.decoding.search import (
     FREE,
     BeamSettings,
@@ -48,7 +48,6 @@ class SourceBatch:
     """Sentences that are searched together.
 
     Attributes:
-        source: ids of each sentence.
         number: of the batch in its input, counted from 0; draws depend on it.
         prefix: ids that the translation of each starts with; None for free translations.
     """
@@ -70,7 +69,6 @@ class Searcher:
 
     Args:
         models: one, or an ensemble whose probabilities are averaged at each step.
-        options: how to search.
         fillers: ids that no translation has.
         device: where they compute, for the size of batches; omitted: where they are.
     """
@@ -150,11 +148,8 @@ class Searcher:
         if options.sampling:
             # Each batch has a generator of its own, whichever process it comes to.
             generator = torch.Generator(self.device).manual_seed(options.seed + batch.number)
-            how = SamplingSettings(
-                options.temperature, options.top_k, options.top_p, options.epsilon
-            )
             draws = [
-                sample(self._step, self._start(source), constraints, how, generator)
+                sample(self._step, self._start(source), constraints, options, generator)
                 for _ in range(options.drawn)
             ]
             return [list(drawn) for drawn in zip(*draws, strict=True)]
@@ -229,10 +224,6 @@ class Worker:
     """A searcher in a process of its own, on its GPU or in one thread of a CPU.
 
     It reads the models when work comes.
-
-    Attributes:
-        paths: checkpoints.
-        options: how to search, and the number of processes.
     """
 
     paths: Sequence[Path]

@@ -90,7 +90,13 @@ def read_chunks(source: str, *, first: int = 0, size: int = BUFFER) -> Iterator[
     Files come in `line_chunks`, so that a translation does not depend on timing. A pipe or terminal
     yields the lines that have arrived, so that a line is answered before the end.
     """
-    stream = _stdin() if source == "-" else Path(source)
+    stream: Path | BinaryIO = Path(source)
+    if source == "-":
+        # A buffer of its own: Python closes that of `sys.stdin` at exit, and crashes if a thread
+        # still waits in it.
+        raw = io.FileIO(os.dup(sys.stdin.fileno()))
+        raw.name = sys.stdin.name
+        stream = io.BufferedReader(raw)
     lines = islice(read_lines(stream, empty="allow"), first, None)
     if _is_answered(source):
         yield from _arriving(lines, size)
@@ -101,16 +107,6 @@ def read_chunks(source: str, *, first: int = 0, size: int = BUFFER) -> Iterator[
 def _is_answered(source: str) -> bool:
     """Whether a program may wait for the answer to a line before it sends the next one."""
     return source == "-" and not stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode)
-
-
-def _stdin() -> BinaryIO:
-    """Stdin with its own buffer.
-
-    Python closes the buffer of `sys.stdin` at exit, and crashes if a thread still waits in it.
-    """
-    raw = io.FileIO(os.dup(sys.stdin.fileno()))
-    raw.name = sys.stdin.name
-    return io.BufferedReader(raw)
 
 
 def _arriving(lines: Iterator[str], size: int) -> Iterator[list[str]]:
@@ -174,7 +170,6 @@ def translate(
         form: output format, see `render`.
         first: number of lines of a file to leave out, whole chunks of it.
         advance: as in `Translator.begin`.
-        buffer: lines of a chunk.
         aligned: called with the alignments of a chunk, a line each; None: there are none.
     """
     translator.restart(first)

@@ -12,7 +12,6 @@ class Candidate:
     """One translation of a line, without the end of sentence.
 
     Attributes:
-        text: raw text.
         tokenized: words as the model's tokenizer separates them.
         subwords: as the model produced them.
         log_prob: sum of the log-probabilities of subwords and end of sentence.

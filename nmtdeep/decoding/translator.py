@@ -45,8 +45,6 @@ class Translator:
     """Models that share a vocabulary, and the text pipeline around them.
 
     Args:
-        searcher: the models and how they search.
-        pipeline: text to ids and back.
         name: of the models, for messages.
         pool: processes that compute instead of this one; the caller closes it.
     """
@@ -250,11 +248,7 @@ class Translator:
         prefixes: Sequence[Sequence[int]],
         advance: Callable[[int], object],
     ) -> Callable[[], list[list[Hypothesis]]]:
-        """Begin `search`; `prefixes` are ids that the hypotheses of each source start with.
-
-        Args:
-            advance: called after each batch with its number of sources.
-        """
+        """Begin `search`; `advance` is called after each batch with its number of sources."""
         if not sources:
             return list
         lengths = np.array([[len(ids) for ids in sources]], dtype=np.int32)

@@ -69,9 +69,6 @@ def find_inputs(
 ) -> list[Input]:
     """Training corpora, valid and the tests, in this order; reads every file once.
 
-    Args:
-        warn: called with a line for each thing that looks wrong.
-
     Raises:
         DataError: for files that are missing, broken or of different length.
         UserError: for languages or names of splits that collide.
@@ -97,8 +94,19 @@ def find_inputs(
     inputs = []
     for name, prefix in prefixes:
         text = find_text(prefix, languages, config.clean.encoding if name in train else None)
-        counted, sample = _input(name, text)
-        inputs.append(counted)
+        lines, sample = [0, 0], CheckedText()
+        for number, (source, target) in enumerate(text.pairs(), 1):
+            lines[0] += source is not None
+            lines[1] += target is not None
+            sample.add(number, (source or "", target or ""))
+        if lines[0] != lines[1]:
+            raise DataError(
+                f"{lines[0]:,} lines, but {text.paths[1]} has {lines[1]:,}",
+                where=text.paths[0],
+                hint="line i of one must translate line i of the other; create them again from "
+                "their common source",
+            )
+        inputs.append(Input(name, text, lines[0]))
         for problem in warnings(sample, text.names, languages, config.input):
             warn(str(problem))
     return inputs
@@ -118,23 +126,6 @@ def check_tags(config: Text, names: Collection[str]) -> None:
             what = f"{name} is not a training corpus, only {', '.join(names)}"
             hint = "name the corpora: --train NAME=PREFIX"
             raise UserError(what, where="text.tags", hint=hint)
-
-
-def _input(name: str, text: ParallelText) -> tuple[Input, CheckedText]:
-    """An input with its lines counted, of which both sides must have as many; and some of them."""
-    lines, sample = [0, 0], CheckedText()
-    for number, (source, target) in enumerate(text.pairs(), 1):
-        lines[0] += source is not None
-        lines[1] += target is not None
-        sample.add(number, (source or "", target or ""))
-    if lines[0] != lines[1]:
-        raise DataError(
-            f"{lines[0]:,} lines, but {text.paths[1]} has {lines[1]:,}",
-            where=text.paths[0],
-            hint="line i of one must translate line i of the other; create them again from "
-            "their common source",
-        )
-    return Input(name, text, lines[0]), sample
 
 
 def check_free(out: Path, *, overwrite: bool) -> None:

@@ -2,18 +2,48 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 
 from nmtdeep.config.text import JointBpe, NoBpe, SentencePiece, Text
-from nmtdeep.preprocessing.counting import Tally
 from nmtdeep.preprocessing.progress import ProgressBar
 from nmtdeep.text import sentencepiece
 from nmtdeep.text.bpe import Bpe, learn
 from nmtdeep.text.pipeline import Model
 from nmtdeep.text.vocabulary import Vocabulary, shared_or_separate
 
+# Different words of one side that are counted at a time.
+WORDS = 1 << 21
 Models = tuple[Model, Model]
+
+
+class Tally:
+    """Number of occurrences of each word; exact while there are at most `capacity` different ones.
+
+    Beyond that the rarest words are forgotten, until half of the capacity is free. A forgotten
+    word has fewer occurrences so far than any that is kept, and may be counted again.
+
+    Attributes:
+        counts: of the words that are not forgotten.
+        forgotten: occurrences that were not counted.
+    """
+
+    def __init__(self, capacity: int = WORDS) -> None:
+        self.capacity = capacity
+        self.counts: Counter[str] = Counter()
+        self.forgotten = 0
+
+    def add(self, counts: Counter[str]) -> None:
+        """Count the words of one more piece of text."""
+        self.counts.update(counts)
+        if len(self.counts) > self.capacity:
+            total = self.counts.total()
+            rarest = sorted(self.counts.values(), reverse=True)[self.capacity // 2]
+            self.counts = Counter({word: n for word, n in self.counts.items() if n > rarest})
+            self.forgotten += total - self.counts.total()
+
+
 Tallies = tuple[Tally, Tally]
 
 
@@ -49,8 +79,7 @@ def learn_pieces(
     """SentencePiece models of both sides; from as many lines of both if they share one.
 
     Args:
-        lines: the lines of train, source (0) or target (1).
-        total: number of them.
+        lines: the `total` lines of train, source (0) or target (1).
     """
     shared = text.vocabulary.sharing == "shared"
     wanted = sentencepiece.LINES >> shared

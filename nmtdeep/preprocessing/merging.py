@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from nmtdeep import __version__, files
+from nmtdeep import files
 from nmtdeep.data.corpus import DataDirectory, corpus_writer
-from nmtdeep.data.index import FORMAT, INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, TRAIN
+from nmtdeep.data.index import RECIPE_FILE, TEXT_DIRECTORY
 from nmtdeep.errors import UserError
+from nmtdeep.preprocessing.inputs import check_free
+from nmtdeep.preprocessing.progress import Advance, ProgressBar
 from nmtdeep.preprocessing.summary import (
     EXAMPLES,
     PreprocessingReport,
@@ -22,6 +22,7 @@ from nmtdeep.preprocessing.summary import (
     SplitReport,
     plus,
     report_of,
+    write_index,
 )
 
 # Sentences that are copied at a time.
@@ -34,7 +35,7 @@ def merge(
     out: Path,
     *,
     overwrite: bool = False,
-    advance: Callable[[float], object] = lambda _: None,
+    progress: ProgressBar | None = None,
 ) -> PreprocessingReport:
     """Join training corpora of the same name, in the order of the directories.
 
@@ -43,15 +44,11 @@ def merge(
 
     Args:
         paths: with equal text pipelines and equal validation and test sets.
-        advance: called with the sentences copied.
 
     Raises:
         UserError: if they do not go together, or `out` is not free.
     """
-    files.check_place(out, "--out")
-    if out.exists() and any(out.iterdir()) and not ((out / INDEX_FILE).is_file() and overwrite):
-        hint = "choose another --out, or add --overwrite for a data directory"
-        raise UserError("is not empty", where=out, hint=hint)
+    check_free(out, overwrite=overwrite)
     shards = [DataDirectory.open(path) for path in paths]
     first = shards[0]
     for shard in shards[1:]:
@@ -64,7 +61,9 @@ def merge(
     }
     held_out = {name: reports[0].splits[name] for name in first.held_out}
     report = replace(reports[0], splits={**merged, **held_out}, training=tuple(training))
-    with files.replace_directory(out.resolve()) as folder:
+    pairs = sum(split.kept for split in merged.values())
+    progress = progress or ProgressBar("none")
+    with files.replace_directory(out) as folder, progress.step("merge", pairs) as advance:
         for name in training:
             _join([shard for shard in shards if name in shard.training], name, folder, advance)
         shutil.copytree(first.path / TEXT_DIRECTORY, folder / TEXT_DIRECTORY)
@@ -74,8 +73,7 @@ def merge(
                 for ending in ("", *(f".{kind}" for kind in KINDS)):
                     file = f"{name}.{language}{ending}"
                     shutil.copyfile(first.path / file, folder / file)
-        _write_index(folder, first, report, training)
-        files.write_sums(folder)
+        write_index(folder, report, first.index["dtype"])
     return report
 
 
@@ -94,9 +92,7 @@ def _check_fit(first: DataDirectory, other: DataDirectory) -> None:
                 raise UserError(what, where=other.path, hint=hint)
 
 
-def _join(
-    shards: Sequence[DataDirectory], name: str, folder: Path, advance: Callable[[float], object]
-) -> None:
+def _join(shards: Sequence[DataDirectory], name: str, folder: Path, advance: Advance) -> None:
     """Write one corpus of several, side by side."""
     for side, language in enumerate(shards[0].languages):
         dtype = shards[0].index["dtype"]["source" if side == 0 else "target"]
@@ -125,18 +121,3 @@ def _sum(reports: Sequence[SplitReport]) -> SplitReport:
         for field in ("words", "forgotten", "tokens", "unknown", "kept_words"):
             setattr(total, field, plus(getattr(total, field), getattr(each, field)))
     return total
-
-
-def _write_index(
-    folder: Path, first: DataDirectory, report: PreprocessingReport, training: list[str]
-) -> None:
-    index: dict[str, Any] = {
-        "format": FORMAT,
-        "nmtdeep": __version__,
-        **{key: first.index[key] for key in ("source", "target", "dtype", "fingerprint")},
-        "splits": {name: {"pairs": split.kept} for name, split in report.splits.items()},
-        **({"training": training} if training != [TRAIN] else {}),
-        "report": report.to_json(),
-    }
-    content = json.dumps(index, indent=2, ensure_ascii=False)
-    (folder / INDEX_FILE).write_text(content + "\n", encoding="utf-8")

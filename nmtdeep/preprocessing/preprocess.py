@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, islice
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from nmtdeep import __version__, files
+from nmtdeep import files
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import to_yaml
-from nmtdeep.config.text import MosesBpe, Text
+from nmtdeep.config.text import MosesBpe
 from nmtdeep.data.corpus import corpus_writer, id_type
-from nmtdeep.data.index import FORMAT, INDEX_FILE, RECIPE_FILE, TEXT_DIRECTORY, TRAIN
+from nmtdeep.data.index import RECIPE_FILE, TEXT_DIRECTORY, TRAIN
 from nmtdeep.data.parallel import chunks, ordered_map
 from nmtdeep.errors import DataError
 from nmtdeep.preprocessing import transforms
-from nmtdeep.preprocessing.counting import Tally, mark_repeated
 from nmtdeep.preprocessing.inputs import Input, check_free, check_tags, find_inputs
-from nmtdeep.preprocessing.learning import Models, Tallies, learn_bpe, learn_pieces, vocabularies
+from nmtdeep.preprocessing.learning import (
+    Models,
+    Tallies,
+    Tally,
+    learn_bpe,
+    learn_pieces,
+    vocabularies,
+)
 from nmtdeep.preprocessing.progress import ProgressBar
-from nmtdeep.preprocessing.summary import PreprocessingReport, Reason, SplitReport, plus
+from nmtdeep.preprocessing.summary import (
+    PreprocessingReport,
+    Reason,
+    SplitReport,
+    plus,
+    write_index,
+)
 from nmtdeep.preprocessing.transforms import Pair
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.sentencepiece import SentencePiece
@@ -73,13 +83,13 @@ class Preprocessing:
         corpora = {TRAIN: train} if isinstance(train, Path) else train
         if not isinstance(pipeline, TextPipeline):  # which has the tags of its own corpora
             check_tags(recipe.text, corpora)
-        self.recipe, self.out, self.pipeline = recipe, out, pipeline
-        self.training = [*corpora]
+        self.recipe, self.text, self.out, self.pipeline = recipe, recipe.text, out, pipeline
+        self.training, self.languages = [*corpora], (recipe.text.source, recipe.text.target)
         self.inputs = find_inputs(recipe.text, train=corpora, valid=valid, tests=tests, warn=warn)
 
     def plan(self) -> Iterator[str]:
         """Lines for a dry run: text section, files with their counts, three tokenized pairs."""
-        text = self.recipe.text
+        text = self.text
         yield to_yaml({"text": text.model_dump(mode="json")}).rstrip("\n")
         for each in self.inputs:
             yield f"{each.split}: {each.lines:,} pairs of {each.text}"
@@ -87,32 +97,15 @@ class Preprocessing:
             yield from (f"{text.source}: {source}", f"{text.target}: {target}")
 
     def run(self, *, workers: int = 1, progress: ProgressBar | None = None) -> PreprocessingReport:
-        """Write the data directory, whole or not at all.
-
-        Args:
-            progress: shows how far it is.
-        """
-        with files.replace_directory(self.out) as partial:
-            return _Run(self, partial, workers, progress or ProgressBar("none")).all()
-
-
-@dataclass
-class _Run:
-    """The steps of a preprocessing in order, and what they count."""
-
-    job: Preprocessing
-    directory: Path
-    workers: int
-    progress: ProgressBar
-    reports: dict[str, SplitReport] = field(default_factory=dict)
+        """Write the data directory, whole or not at all."""
+        self.workers, self.progress = workers, progress or ProgressBar("none")
+        with files.replace_directory(self.out) as self.directory:
+            return self.all()
 
     @property
-    def text(self) -> Text:
-        return self.job.recipe.text
-
-    @property
-    def languages(self) -> tuple[str, str]:
-        return self.text.source, self.text.target
+    def trained(self) -> int:
+        """Pairs of all training corpora, which come first."""
+        return sum(self.reports[split].read for split in self.training)
 
     @property
     def applied(self) -> str:
@@ -122,11 +115,12 @@ class _Run:
 
     def all(self) -> PreprocessingReport:
         """Every step; the last writes data.json."""
-        self.reports = {texts.split: SplitReport(texts.lines) for texts in self.job.inputs}
+        self.reports = {texts.split: SplitReport(texts.lines) for texts in self.inputs}
         self.progress.width = len(f"{self.applied} ") + max(map(len, self.reports))
         words, subwords = (Tally(), Tally()), (Tally(), Tally())
-        for texts in self.job.inputs:
-            self.tokenize(texts, words)
+        with self.temporary("pairs", "hashes").open("wb") as hashes:
+            for texts in self.inputs:
+                self.tokenize(texts, words, hashes)
         repeated = self.compare()
         models = self.learn(words)
         for split in self.reports:
@@ -137,30 +131,23 @@ class _Run:
             self.binarize(split, vocabularies, dtypes)
         return self.finish(TextPipeline.of(self.text, models, vocabularies), dtypes)
 
-    def tokenize(self, texts: Input, words: Tallies) -> None:
-        """Raw text to words (kept in a temporary file); a raw copy of evaluation splits.
-
-        Args:
-            words: of all training corpora, to which those of this one are added.
-        """
+    def tokenize(self, texts: Input, words: Tallies, hashes: BinaryIO) -> None:
+        """Raw text to words (kept in a temporary file); a raw copy of evaluation splits."""
         report, before = self.reports[texts.split], (words[0].forgotten, words[1].forgotten)
-        pairs = texts.pairs() if texts.split in self.job.training else self.copied(texts)
-        with (
-            self.temporary(texts.split, "tokenized").open("wb") as out,
-            self.temporary(texts.split, "hashes").open("wb") as hashes,
-        ):
+        pairs = texts.pairs() if texts.split in self.training else self.copied(texts)
+        with self.temporary(texts.split, "tokenized").open("wb") as out:
             stage = partial(transforms.tokenize, config=self.text)
             for chunk in self.through("tokenize", texts.split, stage, pairs):
                 rows = zip(chunk.pairs, chunk.reasons, strict=True)
                 out.write(transforms.to_bytes((*pair, reason) for pair, reason in rows))
-                hashes.write(chunk.hashes.tobytes())
+                hashes.write(chunk.hashes)
                 report.words = plus(report.words, self.counted(texts.split, chunk.counts, words))
         report.forgotten = words[0].forgotten - before[0], words[1].forgotten - before[1]
 
     def counted(self, split: str, counts: Sequence[Counter[str]], tallies: Tallies) -> list[int]:
         """The totals of a chunk's counts, which are added to those of all training corpora."""
         for tally, each in zip(tallies, counts, strict=True):
-            if split in self.job.training:
+            if split in self.training:
                 tally.add(each)
         return [each.total() for each in counts]
 
@@ -174,45 +161,39 @@ class _Run:
                 yield pair
 
     def compare(self) -> dict[str, npt.NDArray[np.bool_]]:
-        """Whether each pair of each split occurs before: in a corpus, as in `mark_repeated`."""
-        marks = {split: np.zeros(report.read, np.bool_) for split, report in self.reports.items()}
-        hashed = {split: (self.temporary(split, "hashes"), marks[split]) for split in marks}
-        others = [each for split, each in hashed.items() if split not in self.job.training]
-        mark_repeated([hashed[split] for split in self.job.training], others)
-        for split, (path, repeated) in hashed.items():
-            self.reports[split].repeated = int(repeated.sum())
-            path.unlink()
+        """Whether each pair of each split occurs before in the training text."""
+        path = self.temporary("pairs", "hashes")
+        repeated = transforms.repeated_pairs(path, self.trained)
+        path.unlink()
+        ends = np.cumsum([report.read for report in self.reports.values()])
+        marks = dict(zip(self.reports, np.split(repeated, ends[:-1]), strict=True))
+        for split, report in self.reports.items():
+            report.repeated = int(marks[split].sum())
         return marks
 
     def learn(self, words: Tallies) -> Models:
         """BPE of both sides from the words of train, or SentencePiece models from its lines."""
-        match self.job.pipeline:
+        match self.pipeline:
             case TextPipeline():
-                return self.job.pipeline.source.model, self.job.pipeline.target.model
+                return self.pipeline.source.model, self.pipeline.target.model
             case SentencePiece():
-                return self.job.pipeline, self.job.pipeline
+                return self.pipeline, self.pipeline
         if isinstance(self.text.tokenizer, MosesBpe):
             return learn_bpe(self.text, words, self.progress)
 
         def lines(side: int) -> Iterator[str]:
-            for split in self.job.training:
+            for split in self.training:
                 for row in transforms.read_rows(self.temporary(split, "tokenized")):
                     yield row[side]
 
-        total = sum(self.reports[split].read for split in self.job.training)
-        return learn_pieces(self.text, self.text.tokenizer, lines, total, self.progress)
+        return learn_pieces(self.text, self.text.tokenizer, lines, self.trained, self.progress)
 
     def segment(
         self, split: str, models: Models, subwords: Tallies, repeated: npt.NDArray[np.bool_]
     ) -> None:
-        """Words to subwords (in another temporary file); drops what cleaning drops from train.
-
-        Args:
-            subwords: of all training corpora, to which those of this one are added.
-            repeated: whether each pair occurs before.
-        """
+        """Words to subwords (in another temporary file); drops what cleaning drops from train."""
         report, first, clean = self.reports[split], 1, self.text.clean
-        is_training = split in self.job.training
+        is_training = split in self.training
         stage = partial(transforms.segment, models=models, clean=clean, keep=not is_training)
         tokenized = self.temporary(split, "tokenized")
         dropped = repeated & (is_training and clean.duplicates == "drop")
@@ -242,8 +223,8 @@ class _Run:
 
     def vocabularies(self, subwords: Tallies, words: Tallies, models: Models) -> Vocabularies:
         """Types of the training pairs, and tags."""
-        if isinstance(self.job.pipeline, TextPipeline):
-            return self.job.pipeline.source.vocabulary, self.job.pipeline.target.vocabulary
+        if isinstance(self.pipeline, TextPipeline):
+            return self.pipeline.source.vocabulary, self.pipeline.target.vocabulary
         source, target = vocabularies(self.text, subwords, words, models)
         tagged: Counter[str] = Counter()
         for split, tag in self.text.tags.items():
@@ -268,7 +249,7 @@ class _Run:
     def finish(self, pipeline: TextPipeline, dtypes: tuple[str, str]) -> PreprocessingReport:
         """Save pipeline, recipe, data.json and SHA256SUMS."""
         pipeline.save(self.directory / TEXT_DIRECTORY)
-        recipe = to_yaml(self.job.recipe.model_dump(mode="json"))
+        recipe = to_yaml(self.recipe.model_dump(mode="json"))
         (self.directory / RECIPE_FILE).write_text(recipe, encoding="utf-8")
         report = PreprocessingReport(
             self.languages,
@@ -277,23 +258,10 @@ class _Run:
             pipeline.types,
             dict(self.progress.seconds),
             pipeline.fingerprint(),
-            tuple(self.job.training),
+            tuple(self.training),
             wanted=getattr(self.text.bpe, "merges", getattr(self.text.tokenizer, "size", 0)),
         )
-        index = {
-            "format": FORMAT,
-            "nmtdeep": __version__,
-            "source": self.text.source,
-            "target": self.text.target,
-            "dtype": {"source": dtypes[0], "target": dtypes[1]},
-            "fingerprint": report.fingerprint,
-            "splits": {name: {"pairs": split.kept} for name, split in self.reports.items()},
-            **({"training": self.job.training} if self.job.training != [TRAIN] else {}),
-            "report": report.to_json(),
-        }
-        content = json.dumps(index, indent=2, ensure_ascii=False)
-        (self.directory / INDEX_FILE).write_text(content + "\n", encoding="utf-8")
-        files.write_sums(self.directory)
+        write_index(self.directory, report, dict(zip(("source", "target"), dtypes, strict=True)))
         return report
 
     def temporary(self, split: str, stage: str) -> Path:

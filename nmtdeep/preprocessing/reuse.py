@@ -26,7 +26,6 @@ class ReusedText:
     """The text pipeline of a run, checkpoint or data directory, or a SentencePiece model.
 
     Attributes:
-        path: run, checkpoint or data directory, or the file of the model.
         report: of the corpus that it was learned on; None: unknown, as a run has none.
     """
 

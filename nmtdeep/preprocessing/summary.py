@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from nmtdeep.data.index import COPY, INDEX_FILE, TRAIN
+from nmtdeep import __version__, files
+from nmtdeep.data.index import COPY, FORMAT, INDEX_FILE, TRAIN
 from nmtdeep.errors import DataError
 from nmtdeep.preprocessing.transforms import REPEATED
 from nmtdeep.tables import describe, show, table
@@ -175,6 +177,29 @@ class PreprocessingReport:
             ("text pipeline", self.fingerprint[:16]),
             ("time", ", ".join([f"{sum(steps.values()):.1f} s", *times])),
         ]
+
+
+def write_index(directory: Path, report: PreprocessingReport, dtypes: Mapping[str, str]) -> None:
+    """Write data.json and SHA256SUMS of a directory whose other files are there.
+
+    Args:
+        dtypes: of `source` and `target` ids.
+    """
+    training = list(report.training)
+    index = {
+        "format": FORMAT,
+        "nmtdeep": __version__,
+        "source": report.languages[0],
+        "target": report.languages[1],
+        "dtype": dtypes,
+        "fingerprint": report.fingerprint,
+        "splits": {name: {"pairs": split.kept} for name, split in report.splits.items()},
+        **({"training": training} if training != [TRAIN] else {}),
+        "report": report.to_json(),
+    }
+    content = json.dumps(index, indent=2, ensure_ascii=False)
+    (directory / INDEX_FILE).write_text(content + "\n", encoding="utf-8")
+    files.write_sums(directory)
 
 
 def report_of(path: Path, index: dict[str, Any]) -> PreprocessingReport:

@@ -77,27 +77,20 @@ _SIGNS = (
           "if they end lines, convert the file: tr '\\r' '\\n'"),
     _Sign(0.02, re.compile("\0").search, "NUL characters, as UTF-16 has",
           "convert the file: iconv -f utf-16le -t utf-8"),
-)  # fmt: skip
-_SUBWORDS = _Sign(
-    0.02, re.compile(r"\w@@( |$)|(^| )▁\S").search, "subwords (@@ or ▁)",
-    "join them to words, or use --input-is bpe",
+    _Sign(0.02, re.compile(r"\w@@( |$)|(^| )▁\S").search, "subwords (@@ or ▁)",
+          "join them to words, or use --input-is bpe"),
 )  # fmt: skip
 
 
 def warnings(
     sample: CheckedText, names: Sequence[str], languages: tuple[str, str], form: Form
 ) -> Iterator[Problem]:
-    """A problem for each thing that the text of a split should not have.
-
-    Args:
-        names: of the files of source and target, for the messages.
-        form: that the text should have.
-    """
+    """A problem for each thing that the text of a split should not have."""
     if sample.pairs:
         yield from _header(sample.pairs[0][1], names[0], languages)
     for side, name in enumerate(names):
         lines = [(number, pair[side]) for number, pair in sample.pairs]
-        for sign in _SIGNS if form == "bpe" else (*_SIGNS, _SUBWORDS):
+        for sign in _SIGNS[:-1] if form == "bpe" else _SIGNS:
             found = [number for number, line in lines if sign.is_in(line)]
             if len(found) > sign.share * len(lines):
                 yield Problem(f"{_count(found, lines)} have {sign.what}", name, sign.hint)

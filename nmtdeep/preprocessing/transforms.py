@@ -21,19 +21,22 @@ from nmtdeep.text.vocabulary import EOS, UNK, Vocabulary
 
 Pair = tuple[str, str]
 REPEATED, UNREADABLE = "occurs before", "unreadable"
+# Hashes that are sorted at a time.
+HASHES = 1 << 22
 
 
 class Tokenized(NamedTuple):
-    """A chunk's pairs with spaces between words, word counts, and a hash of each raw pair.
+    """A chunk's pairs with spaces between words, and their word counts.
 
     Attributes:
         reasons: why each pair is to be dropped, as far as its raw text says; empty if it is not.
+        hashes: eight bytes of each raw pair, almost certainly different if two pairs are.
     """
 
     pairs: list[Pair]
     reasons: list[str]
     counts: tuple[Counter[str], Counter[str]]
-    hashes: npt.NDArray[np.uint64]
+    hashes: bytes
 
 
 def tokenize(pairs: Sequence[Pair], config: Text) -> Tokenized:
@@ -47,7 +50,9 @@ def tokenize(pairs: Sequence[Pair], config: Text) -> Tokenized:
         list(zip(map(" ".join, source), map(" ".join, target), strict=True)),
         [_unreadable(pair) or other_language(pair, config) for pair in pairs],
         (_counts(source, config), _counts(target, config)),
-        np.frombuffer(b"".join(map(pair_hash, pairs)), np.uint64),
+        b"".join(
+            hashlib.blake2b("\n".join(pair).encode(), digest_size=8).digest() for pair in pairs
+        ),
     )
 
 
@@ -68,9 +73,29 @@ def _counts(sentences: Sequence[Sequence[str]], config: Text) -> Counter[str]:
     return Counter({"": sum(map(bool, words))})
 
 
-def pair_hash(pair: Pair) -> bytes:
-    """Eight bytes that two pairs have in common, almost certainly, only if they are equal."""
-    return hashlib.blake2b("\n".join(pair).encode(), digest_size=8).digest()
+def repeated_pairs(path: Path, trained: int, *, at_once: int = HASHES) -> npt.NDArray[np.bool_]:
+    """Whether each pair occurs before; of pairs after the `trained` first ones, among these.
+
+    Args:
+        path: file of the pairs' hashes. It is read several times, each time for hashes with other
+            last bits, so that few are sorted at a time.
+    """
+    repeated = np.ones(path.stat().st_size // 8, np.bool_)
+    parts = 1 << (-(-max(trained, 1) // at_once) - 1).bit_length()
+    for part in range(parts):
+        places, found, first = [np.empty(0, np.int64)], [np.empty(0, np.uint64)], 0
+        with path.open("rb") as stream:
+            while len(hashes := np.fromfile(stream, np.uint64, at_once)):
+                mine = np.flatnonzero(hashes & np.uint64(parts - 1) == part)
+                places.append(first + mine)
+                found.append(hashes[mine])
+                first += len(hashes)
+        numbers, hashes = np.concatenate(places), np.concatenate(found)
+        count = int(np.searchsorted(numbers, trained))
+        distinct, firsts = np.unique(hashes[:count], return_index=True)
+        repeated[numbers[firsts]] = False
+        repeated[numbers[count:]] = np.isin(hashes[count:], distinct)
+    return repeated
 
 
 class Segmented(NamedTuple):
@@ -166,7 +191,7 @@ def binarize(
 
 
 def to_bytes(rows: Iterable[Sequence[str]]) -> bytes:
-    """Rows as lines of columns; words hold no white space of any kind, so tabs are safe."""
+    """Rows as lines of columns; no word holds a tab."""
     return "".join("\t".join(row) + "\n" for row in rows).encode()
 
 

@@ -34,7 +34,6 @@ class CometModel:
     Args:
         name: folder of the model, which has `checkpoints/model.ckpt` and `hparams.yaml`, or the
             name of one in Hugging Face's cache. Nothing is downloaded.
-        device: as torch names it.
 
     Raises:
         UserError: if the model is not on this machine or cannot be read.
@@ -102,17 +101,12 @@ opened = cache(CometModel)
 class Comet(Metric):
     """A COMET model as a metric of sacreBLEU, for translations of one source text.
 
-    The score of a text is the mean over its sentences, times 100 as papers print it.
-
-    A sentence is scored once, however often its translation comes again.
+    The score of a text is the mean over its sentences, times 100 as papers print it. A sentence is
+    scored once, however often its translation comes again.
 
     Args:
-        name: as in `CometModel`.
+        name, device: as in `CometModel`.
         sources: one line per sentence.
-        device: where the model computes, as of `resolve_device`.
-
-    Raises:
-        UserError: if the model is not on this machine or cannot be read.
     """
 
     def __init__(self, name: str, sources: Sequence[str], *, device: str = "cpu") -> None:

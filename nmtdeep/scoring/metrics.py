@@ -189,7 +189,6 @@ def scorers(
     """The sacreBLEU objects of metrics, by name and in the order of `names`.
 
     Args:
-        names: out of `METRICS`.
         preparation: tokenizes both sides for the metrics that count tokens.
         comet: the metric of that name, made for a source text; the last one if `names` lacks it.
 

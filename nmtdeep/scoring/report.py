@@ -19,12 +19,7 @@ from nmtdeep.units import counted
 def measure(
     texts: Texts, metrics: Mapping[str, Metric], *, test: Resampling, trials: int
 ) -> list[Score | Comparison]:
-    """The scores of the hypotheses, then the comparisons with other systems, if there are any.
-
-    Args:
-        metrics: as `scorers` makes them.
-        test, trials: of `compare_systems`.
-    """
+    """The scores of the hypotheses, then the comparisons with other systems, if there are any."""
     references = [text.lines for text in texts.references]
     rows: list[Score | Comparison] = [*score_texts(texts.hypotheses.lines, references, metrics)]
     if texts.systems:
@@ -91,9 +86,6 @@ def signed_by(scores: Mapping[tuple[str, str], Score]) -> list[tuple[str, str]]:
     """The metric's name and each of its signatures once.
 
     If a metric has several signatures, their sets are named: `BLEU (valid)`.
-
-    Args:
-        scores: by the name of the set and by metric.
     """
     sets: dict[str, dict[str, list[str]]] = {}
     for (name, metric), score in scores.items():

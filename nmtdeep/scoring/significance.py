@@ -63,7 +63,6 @@ def compare_systems(
 
     Args:
         metrics: as `scorers` makes them.
-        trials: number of samples.
     """
     named = [baseline, *systems]
     check_counts(baseline, *systems, *(("reference", lines) for lines in references))

@@ -21,7 +21,6 @@ class StoredScores(BaseModel):
         weights: SHA-256 of its `model.safetensors`.
         trained_to: name of the newest checkpoint at that time.
         beam: of the translations; None in older files.
-        scores: by set.
     """
 
     checkpoint: str

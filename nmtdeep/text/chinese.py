@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import groupby
-from typing import Any
 
 from nmtdeep.text.tokenization import Moses
 
@@ -38,7 +37,13 @@ class Jieba(Moses):
 
     def __init__(self, *, aggressive_hyphens: bool = False) -> None:
         super().__init__("en", aggressive_hyphens=aggressive_hyphens)
-        self._jieba = _load_jieba()
+        with warnings.catch_warnings(action="ignore"):  # jieba's own, about the age of its code
+            from jieba import Tokenizer
+        self._jieba = Tokenizer()
+        # Read again: other users of the machine may write to jieba's cache.
+        frequencies = self._jieba.gen_pfdict(self._jieba.get_dict_file())
+        self._jieba.FREQ, self._jieba.total = frequencies
+        self._jieba.initialized = True
 
     def tokenize(self, line: str) -> list[str]:
         words: list[str] = []
@@ -56,16 +61,6 @@ class Jieba(Moses):
             run = list(group)
             pieces.append("".join(run) if chinese else super().detokenize(run))
         return "".join(pieces)
-
-
-def _load_jieba() -> Any:
-    """jieba with its dictionary read again: other users of the machine may write to its cache."""
-    with warnings.catch_warnings(action="ignore"):  # jieba's own, about the age of its code
-        from jieba import Tokenizer
-    tokenizer = Tokenizer()
-    tokenizer.FREQ, tokenizer.total = tokenizer.gen_pfdict(tokenizer.get_dict_file())
-    tokenizer.initialized = True
-    return tokenizer
 
 
 # This process's jieba: reading its dictionary takes a second.

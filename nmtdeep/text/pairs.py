@@ -30,7 +30,6 @@ class ParallelText:
 
     Attributes:
         paths: source and target file, or the file of both.
-        languages: source and target.
         training: as in `read_lines`.
     """
 
@@ -113,11 +112,8 @@ def find_text(
     paths = [prefix] if form_of(prefix) else [find_side(prefix, code) for code in languages]
     for path in paths:
         if path.exists() and not (path.is_file() or path.is_dir()):
-            what, hint = (
-                "a pipe or a device, which cannot be read twice",
-                "write it to a file first",
-            )
-            raise UserError(what, where=path, hint=hint)
+            what = "a pipe or a device, which cannot be read twice"
+            raise UserError(what, where=path, hint="write it to a file first")
     return ParallelText((*paths,), languages, training)
 
 

@@ -154,7 +154,6 @@ class SentencePiece:
 
         Args:
             pieces: of the word, which begins with a space and has no other.
-            count: number of segmentations, at most.
         """
         word = "".join(pieces)
         if not word.startswith(SPACE) or SPACE in word[1:] or len(word) < 2:
@@ -177,7 +176,6 @@ def learn(lines: Iterable[str], config: Config, *, normalize: bool) -> SentenceP
     """A model learned from lines; equal lines make equal bytes.
 
     Args:
-        lines: any number of them; see `spread`.
         normalize: whether the model normalizes text by NFKC and joins white space; False: text
             comes back as it was.
 

@@ -71,15 +71,7 @@ def test_incomplete_missing_and_other_directories(directory, tmp_path):
         DataDirectory.open(tmp_path / "nothing")
     with pytest.raises(DataError, match="no split 'test'"):
         DataDirectory.open(directory).corpus("test")
-    index = directory / "data.json"
-    content = json.loads(index.read_text())
-    wrong = {"format": 99}, {"dtype": {"source": "uint16"}}
-    for text in ("{", *(json.dumps(content | change) for change in wrong)):
-        index.write_text(text)
-        write_sums(directory, "data.json")
-        with pytest.raises(DataError, match=r"data\.json: "):
-            DataDirectory.open(directory)
-    index.unlink()
+    (directory / "data.json").unlink()
     with pytest.raises(DataError, match="not a complete data directory"):
         DataDirectory.open(directory)
 

@@ -276,13 +276,3 @@ def test_a_batch_of_padded_groups_is_of_one_corpus(tiny_run, mixed):
     ]
     assert {len(each) for each in tagged} == {1}
     assert {True, False} == set().union(*tagged)
-
-
-def test_a_state_with_several_positions_comes_back(tiny_run, mixed):
-    position = stream(tiny_run, mixed, Progress(), 8)[7][2]
-    progress = Progress(update=8, position=position)
-    assert Progress.from_json(progress.to_json()) == progress
-    epochs = {
-        name: each.epoch + (each.next_in_epoch > 0) for name, each in position.corpora.items()
-    }
-    assert progress.current_epochs == epochs

@@ -2,8 +2,6 @@
 
 import math
 import random
-import subprocess
-import sys
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -57,14 +55,10 @@ def demo_data(tmp_path_factory):
     return made
 
 
-@pytest.fixture(scope="module")
-def pieces(demo_data):
-    return demo_data["unigram"]
-
-
-@pytest.fixture(scope="module")
-def merged(demo_data):
-    return demo_data["bpe"]
+@pytest.fixture
+def data_of(data, demo_data):
+    """Data by the kind of its subwords."""
+    return lambda kind: data(**BPE) if kind == "moses_bpe" else demo_data[kind]
 
 
 def drawn(data, *, seed=1, epoch=1, **changes):
@@ -98,9 +92,9 @@ def test_words_stay_and_segmentations_differ(data):
         assert not any(UNK in ids for ids in known)
 
 
-@pytest.mark.parametrize("kind", ["pieces", "merged"])
-def test_a_sentencepiece_model_spells_the_same_lines(kind, request):
-    corpus = request.getfixturevalue(kind)
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_a_sentencepiece_model_spells_the_same_lines(kind, demo_data):
+    corpus = demo_data[kind]
     first, before, side = drawn(corpus), stored(corpus), corpus.pipeline.source  # of both sides
     lines = [side.join(side.vocabulary.words(ids)) for ids in first]
     assert lines == [side.join(side.vocabulary.words(ids)) for ids in before]
@@ -112,9 +106,9 @@ def test_a_sentencepiece_model_spells_the_same_lines(kind, request):
     )  # bytes
 
 
-@pytest.mark.parametrize("kind", ["moses_bpe", "pieces", "merged"])
-def test_depends_on_seed_epoch_and_number_only(kind, data, request):
-    corpus = data(**BPE) if kind == "moses_bpe" else request.getfixturevalue(kind)
+@pytest.mark.parametrize("kind", ["moses_bpe", "unigram", "bpe"])
+def test_depends_on_seed_epoch_and_number_only(kind, data_of):
+    corpus = data_of(kind)
     one = drawn(corpus, seed=7, epoch=3)
     random.seed(99)
     assert drawn(corpus, seed=7, epoch=3) == one != drawn(corpus, seed=8, epoch=3)
@@ -158,30 +152,16 @@ def scores(model):
     return {piece: library.get_score(library.piece_to_id(piece)) for piece in model.pieces}
 
 
-def test_a_bpe_model_skips_merges_with_the_probability_alpha(merged):
-    model, draw = merged.pipeline.source.model, random.Random(3)
+def test_a_bpe_model_skips_merges_with_the_probability_alpha(demo_data):
+    model, draw = demo_data["bpe"].pipeline.source.model, random.Random(3)
     expected = skipped("▁there", scores(model), 0.3)
     assert tuple(model.word("▁there")) == expected.most_common(1)[0][0]
     assert_shares(Counter(tuple(model.dropped("▁there", 0.3, draw)) for _ in range(4000)), expected)
 
 
-def test_a_bpe_model_draws_the_same_in_every_process(merged, tmp_path):
-    model, words = merged.pipeline.source.model, ["▁there", "▁something", "▁others"]
-    (tmp_path / "x.model").write_bytes(model.content)
-    code = (
-        "import random, sys; from pathlib import Path; "
-        "from nmtdeep.text.sentencepiece import SentencePiece; "
-        "model = SentencePiece.load(Path(sys.argv[1])); draw = random.Random(5); "
-        "print([model.dropped(word, 0.3, draw) for word in sys.argv[2:]])"
-    )
-    command = [sys.executable, "-X", "utf8", "-c", code, tmp_path / "x.model", *words]
-    done = subprocess.run(command, check=True, capture_output=True, encoding="utf-8")
-    draw = random.Random(5)
-    assert done.stdout == f"{[model.dropped(word, 0.3, draw) for word in words]}\n"
-
-
-def test_segmentations_have_the_probabilities_of_the_formula(pieces):
+def test_segmentations_have_the_probabilities_of_the_formula(demo_data):
     """P(s)^alpha over all ways to spell a word in pieces of the model, enumerated."""
+    pieces = demo_data["unigram"]
     side, config = pieces.pipeline.source, pieces.pipeline.config
     score, word, expected = scores(side.model), "▁there", {}
     for cuts in range(1 << (len(word) - 1)):
@@ -244,9 +224,9 @@ def same(one, other):
     )
 
 
-@pytest.mark.parametrize("kind", ["moses_bpe", "pieces"])
-def test_updates_are_the_same_for_two_ranks_and_after_resuming(kind, data, request):
-    corpus = data(**BPE) if kind == "moses_bpe" else request.getfixturevalue(kind)
+@pytest.mark.parametrize("kind", ["moses_bpe", "unigram"])
+def test_updates_are_the_same_for_two_ranks_and_after_resuming(kind, data_of):
+    corpus = data_of(kind)
     alone, shared = (batches(corpus, Progress(), 6, ranks=ranks) for ranks in (1, 2))
     resumed = batches(corpus, Progress(position=alone[2][2]), 3)
     for (one, sums, _), (other, both, _) in zip(alone, shared, strict=True):

@@ -40,36 +40,16 @@ def test_translations_are_written_with_the_links_of_their_attention(tiny_run, tm
     lines = "".join(aligned).split("\n")[:-1]
     assert len(lines) == 4 and lines[3] == ""
     loaded = load(tiny_run.path)
+    source, target = tiny_run.pipeline.source, tiny_run.pipeline.target
     for line, record in zip(lines[:3], records, strict=False):
         best = record["translations"][0]
         assert line == pharaoh(best["alignment"])
-        source = tiny_run.pipeline.source.split(record["source"])
-        ids = [
-            tiny_run.pipeline.source.vocabulary.ids(source),
-            tiny_run.pipeline.target.vocabulary.ids(best["subwords"]),
-        ]
+        words = source.split(record["source"]), best["subwords"]
+        ids = [source.vocabulary.ids(words[0]), target.vocabulary.ids(words[1])]
         maps = attention_maps(
             loaded.model, torch.tensor([*ids[0], EOS]), torch.tensor([EOS, *ids[1]]), "cross"
         )
-        weights = maps[-(-2 * len(maps) // 3) - 1].mean(0)
-        words = list(range(len(best["tokenized"].split())))
-        assert [target for _, target in best["alignment"]] == words
-        owner = word_numbers(tiny_run.pipeline.source, source)
-        for link, target in best["alignment"][:1]:
-            first = [
-                place
-                for place, word in enumerate(
-                    word_numbers(tiny_run.pipeline.target, best["subwords"])
-                )
-                if word == target
-            ]
-            sums = [
-                sum(
-                    float(weights[query, key])
-                    for query in first
-                    for key, word in enumerate(owner)
-                    if word == number
-                )
-                for number in range(owner[-1] + 1)
-            ]
-            assert max(sums) == sums[link]
+        weights = maps[-(-2 * len(maps) // 3) - 1].mean(0)[:-1, :-1].numpy()
+        numbers = word_numbers(source, words[0]), word_numbers(target, words[1])
+        assert [tuple(link) for link in best["alignment"]] == links(weights, *numbers)
+        assert numbers[1][-1] == len(best["tokenized"].split()) - 1

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 import sacrebleu
-import torch
 
 from nmtdeep import load
-from nmtdeep.decoding.sampling import SamplingSettings, _truncated
 from nmtdeep.decoding.selection import chrf, expected_utilities
 from nmtdeep.errors import UserError
 
@@ -36,13 +34,6 @@ def test_the_translation_is_the_nearest_of_the_same_samples(tiny_run):
     order = sorted(range(len(texts)), key=lambda place: -means(texts)[place])
     assert [each.text for each in chosen.candidates] == [texts[place] for place in order[:2]]
     assert chosen.candidates[0].utility == pytest.approx(max(means(texts)))
-
-
-def test_epsilon_leaves_the_tokens_that_reach_it_and_the_best():
-    probabilities = torch.tensor([[0.5, 0.3, 0.02, 0.18], [0.2, 0.3, 0.25, 0.25]])
-    kept = _truncated(probabilities, SamplingSettings(epsilon=0.1)) > 0
-    assert kept.tolist() == [[True, True, False, True], [True] * 4]
-    assert (_truncated(probabilities, SamplingSettings(epsilon=0.9)) > 0).sum(1).tolist() == [1, 1]
 
 
 def test_a_source_tag_is_a_token_before_the_line(tiny_run):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nmtdeep.decoding import resuming, streams
+from nmtdeep.decoding import streams
 from nmtdeep.decoding.log_probs import log_probabilities
 from nmtdeep.errors import CheckpointError
 
@@ -18,8 +18,6 @@ SEARCHES: list[dict[str, Any]] = [
     {"beam": 1},
     {"beam": 4, "quantize": "int8"},
     {"sampling": True, "top_k": 3, "top_p": 0.9, "n_best": 2},
-    {"beam": 4, "prefix_column": True},
-    {"sampling": True, "prefix_column": True},
 ]
 
 
@@ -39,8 +37,6 @@ def overflowing(tiny_run, tiny_config, tmp_path_factory):
 @pytest.mark.parametrize("settings", SEARCHES, ids=str)
 def test_the_line_and_the_model_are_named(settings, overflowing, translator):
     path, lines = overflowing
-    if settings.get("prefix_column"):
-        lines = [f"{line}\tMo" for line in lines]
     with pytest.raises(CheckpointError, match=SAID):
         list(translator(path, **settings).translate(lines))
     # The other lines of the batch are as ever.
@@ -55,17 +51,6 @@ def test_given_translations_too_and_an_ensemble_names_its_models(overflowing, tr
         log_probabilities(translator(path), lines, ["x"] * len(lines))
     with pytest.raises(CheckpointError, match=rf"{tiny_run.newer} \+ {path}: computes no finite"):
         list(translator(tiny_run.newer, path).translate(lines))
-
-
-def test_what_was_written_before_is_whole_and_can_be_resumed(overflowing, translator, tmp_path):
-    path, lines = overflowing
-    source, out = tmp_path / "in", tmp_path / "out"
-    source.write_text("".join(f"{line}\n" for line in lines))
-    model, how = translator(path), {"form": "json", "buffer": 2}
-    with pytest.raises(CheckpointError, match=SAID), streams.writer(str(out)) as write:
-        streams.translate(model, str(source), write, **how)
-    point = resuming.resume_point(str(source), str(out), options=model.options, **how)
-    assert (point.lines, point.first) == (2, 0)
 
 
 def test_candidates_without_a_finite_score_are_left_out(translator):

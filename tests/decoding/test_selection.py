@@ -83,13 +83,6 @@ def test_the_model_reads_raw_text(tiny_run, folder):
     assert f"{{'src': {line!r}, 'mt': " in (folder / "scored").read_text()
 
 
-def test_several_processes_choose_the_same(tiny_run, folder):
-    lines, rerank = tiny_run.sources[:6], f"comet-kiwi:{model(folder, 'without')}"
-    expected = load(tiny_run.path, rerank=rerank, device="cpu").translate(lines)
-    with load(tiny_run.path, rerank=rerank, device="cpu", processes=2) as several:
-        assert several.translate(lines) == expected
-
-
 @pytest.mark.parametrize(
     ("option", "kind", "problem"),
     [

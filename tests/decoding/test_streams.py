@@ -68,21 +68,6 @@ def test_a_pipe_is_answered_before_it_ends(pipe):
     assert list(arriving) == []
 
 
-def test_a_fast_pipe_loses_nothing(pipe):
-    lines = [f"line {number}" for number in range(50)]
-
-    def feed():
-        with pipe:
-            pipe.write("".join(f"{line}\n" for line in lines).encode())
-
-    feeder = threading.Thread(target=feed)
-    feeder.start()
-    received = list(read_chunks("-", size=3))
-    feeder.join()
-    assert [line for chunk in received for line in chunk] == lines
-    assert max(map(len, received)) <= 3
-
-
 def test_long_lines_make_smaller_chunks(translator, tiny_run, tmp_path, pipe):
     """At most 8 million characters: in a file, in a pipe, and when a file is resumed."""
     lines = [tiny_run.sources[0], *[" " * 1_000_000] * 8, *tiny_run.sources[1:3]]

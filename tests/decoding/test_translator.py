@@ -59,16 +59,6 @@ def test_batching_changes_nothing(settings, translator, tiny_run):
     assert len({translation.text for translation in together}) > 3  # they depend on the source
 
 
-def test_a_length_limit_in_the_options_overrides_the_recipe(translator, tiny_run):
-    model = translator(max_length_factor=0.5, max_length_constant=2, beam=1)
-    lengths = []
-    for translation in model.translate(tiny_run.sources):
-        limit = (len(translation.subwords) + 1) // 2 + 2  # ends of sentences counted
-        lengths.append((len(translation.candidates[0].each), limit))
-    assert all(length <= limit for length, limit in lengths)
-    assert any(length == limit for length, limit in lengths)
-
-
 def test_a_score_is_the_sum_divided_by_the_penalty(translator, tiny_run):
     settings = {"lenpen": 0.7, "n_best": 3}
     for translation in translator(lenpen_form="length", **settings).translate(tiny_run.sources):
@@ -126,21 +116,6 @@ def test_every_candidate_starts_with_its_prefix_whose_score_counts(settings, tra
             assert best.each == pytest.approx(expected, abs=1e-4)
     assert split("Send") and split("the data")
     assert not translations[1].text
-
-
-def test_without_a_prefix_nothing_changes(translator):
-    free = list(translator(n_best=2).translate(LINES))
-    column = list(translator(n_best=2, prefix_column=True).translate(LINES))
-    assert column == free
-
-
-def test_a_greedy_translation_is_that_behind_its_own_beginning(translator):
-    for each in translator(beam=1).translate([LINES[0], LINES[6]]):
-        (best,) = each.candidates
-        lines = [f"{' '.join(each.subwords)}\t{' '.join(best.subwords[:n])}" for n in range(4)]
-        for again in translator(beam=1, prefix_column=True, input_is="bpe").translate(lines):
-            assert again.candidates[0].subwords == best.subwords
-            assert again.candidates[0].each == pytest.approx(best.each, abs=1e-5)
 
 
 def test_the_end_follows_a_prefix_as_long_as_a_translation_may_be(translator):
@@ -207,9 +182,6 @@ def test_a_long_line_can_be_an_error_that_names_it(translator, tiny_run):
         list(model.translate(LINES, buffer=2))
 
 
-# Draws
-
-
 # Options
 
 
@@ -220,19 +192,6 @@ def test_options_default_to_those_of_the_recipe(tiny_run):
         assert getattr(options, name) == value
     assert (options.beam, options.max_length_constant) == (3, 4)  # not the defaults
     assert options.input_is == "raw"
-
-
-@pytest.mark.parametrize("weights", [{"precision": "bf16"}, {"quantize": "int8"}], ids=str)
-def test_bf16_and_int8_score_nearly_the_same(weights, translator, tiny_run):
-    exact, rough = translator(), translator(**weights)
-    texts = [translation.text for translation in exact.translate(tiny_run.sources)]
-    # Compare scores of equal texts only: the two searches may end with different hypotheses.
-    scored = [log_probabilities(each, tiny_run.sources, texts) for each in (rough, exact)]
-    means = [[sum(score) / len(score) for score in scores] for scores in scored]
-    assert means[0] == pytest.approx(means[1], abs=0.05)
-    assert means[0] != means[1]
-    with pytest.raises(UserError, match="int8 excludes bf16"):
-        translator(precision="bf16", quantize="int8")
 
 
 # Several processes

@@ -12,6 +12,7 @@ import pytest
 from nmtdeep.errors import UserError
 from nmtdeep.scoring import score_texts
 from nmtdeep.scoring.comet import Comet, CometModel
+from nmtdeep.scoring.significance import compare_systems
 
 from .stand_in import model, python_with_stand_in
 
@@ -33,6 +34,8 @@ def test_a_score_is_the_mean_and_each_sample_is_scored_once(folder):
     checksum = hashlib.sha256(b"with references").hexdigest()[:16]
     parts = ["nrefs:1", "model:with references", f"sha256:{checksum}", "scale:100", "comet:0"]
     assert score.signature.split("|")[:5] == parts
+    _, other = compare_systems(("a", HYPOTHESES), [("b", REFERENCES)], [REFERENCES], {"c": metric})
+    assert (other.value, other.difference) == pytest.approx((0, -score.value))
     with pytest.raises(UserError, match="takes one reference"):
         score_texts(HYPOTHESES, [REFERENCES, REFERENCES], {"comet": metric})
 

@@ -9,7 +9,7 @@ import sacrebleu
 from sacrebleu.metrics import BLEU, CHRF, TER
 
 from nmtdeep import __version__
-from nmtdeep.errors import DataError, UserError
+from nmtdeep.errors import UserError
 from nmtdeep.scoring import METRICS, score_texts, scorers
 from nmtdeep.scoring.metrics import label_of, tokenization_for, usual_metrics
 from nmtdeep.scoring.tokenized import MosesPreparation, compound_split
@@ -95,19 +95,6 @@ def test_compound_bleu_equals_the_slow_one_on_split_text(german):
     expected = slow_bleu(split[0], [split[1]])
     assert value(damaged, [german], "bleu-compound") == pytest.approx(expected, abs=1e-9)
     assert expected != pytest.approx(value(damaged, [german], "bleu-tok"), abs=1e-3)
-
-
-def test_moses_tokens_of_raw_text_count_like_tokens(german):
-    sacremoses = pytest.importorskip("sacremoses")
-    moses = sacremoses.MosesTokenizer(lang="de")
-    damaged = damage(german, every=3)[:200]
-    tokenized = [
-        [moses.tokenize(line, escape=False, return_str=True) for line in lines]
-        for lines in (damaged, german[:200])
-    ]
-    for metric in ("bleu-tok", "bleu-compound", "bleu-tok-lc"):
-        prepared = value(damaged, [german[:200]], metric, preparation=MosesPreparation("de"))
-        assert prepared == value(tokenized[0], [tokenized[1]], metric)
 
 
 def test_scores_and_signatures_equal_those_of_sacrebleu(german):
@@ -205,14 +192,8 @@ def test_a_missing_tokenization_is_one_line(monkeypatch):
 
 
 def test_invalid_input_is_an_error():
-    with pytest.raises(DataError, match="hypotheses has 2, reference has 1"):
-        score_texts(["a", "b"], [["a"]])
-    with pytest.raises(DataError, match="nothing to score"):
-        score_texts([], [[]])
     with pytest.raises(UserError, match="pass --metric bleu --metric chrf"):
         score_texts(["a"], [["a"]], ["bleu,chrf"])
-    with pytest.raises(UserError, match=r"unknown metric 'blue' \(did you mean bleu\?\)"):
-        score_texts(["a"], [["a"]], ["blue"])
     with pytest.raises(UserError, match="not a language code"):
         MosesPreparation("german")
 

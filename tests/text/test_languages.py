@@ -41,12 +41,3 @@ def test_lines_come_back(language, model):
     assert len(lines) == 15
     assert [back(text, line) for line in lines] == lines
     assert not any(UNK in text.target.encode(line) for line in lines)
-
-
-def test_without_bytes_only_known_characters_come_back():
-    learned, other = lines_of("ja")[::2], lines_of("ja")[1::2]
-    text = pipeline("ja", learned, byte_fallback=False, character_coverage=1.0)
-    assert [back(text, line) for line in learned] == learned
-    known = set("".join(learned))
-    for line in other:
-        assert (back(text, line) == line) == (set(line) <= known)

@@ -134,48 +134,6 @@ def test_decomposed_letters_are_composed(line):
     assert words_of(torn, Text(tokenizer=ORIGINAL), "de", "raw") != line.split()
 
 
-# text.yaml as it was before there were other rules.
-OLD = """\
-source: en
-target: de
-input: raw
-normalize: true
-lowercase: false
-aggressive_hyphens: false
-chinese: moses
-bpe:
-  type: none
-vocabulary:
-  sharing: shared
-  min_count: 1
-  max_size: null
-  multiple: 8
-clean:
-  min_length: 1
-  max_length: 80
-  max_words: null
-  max_ratio: null
-"""
-
-
-def test_a_stored_pipeline_keeps_its_rules_and_its_fingerprint(tmp_path):
-    (tmp_path / "text.yaml").write_text(OLD)
-    (tmp_path / "vocabulary.tsv").write_text("<pad>\t0\n</s>\t0\n<unk>\t0\n")
-    old = TextPipeline.load(tmp_path)
-    assert old.source.split("{0} <b>") == ["{", "0", "}", "<", "b", ">"]
-    assert old.contents()["text.yaml"].decode() == OLD
-    new = TextPipeline.of(
-        Text(bpe="none", clean={"max_length": 80}),
-        (None, None),
-        (old.source.vocabulary, old.target.vocabulary),
-    )
-    assert new.fingerprint() != old.fingerprint()
-    new.save(tmp_path / "new")
-    loaded = TextPipeline.load(tmp_path / "new")
-    assert loaded == new
-    assert loaded.source.split("{0} <b>") == ["{0}", "<b>"]
-
-
 @pytest.mark.parametrize(
     "tokenizer", ["", "  tokenizer: moses_bpe\n", "  tokenizer:\n    type: moses_bpe\n"]
 )
