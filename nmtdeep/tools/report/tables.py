@@ -1,8 +1,8 @@
-"""The tables of a report: overview, scores, comparison, hardware and cost; and the recipes."""
+"""The tables of a report: overview, scores, hardware and cost; and the recipes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -11,11 +11,10 @@ from nmtdeep.config.names import list_recipes
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import differences, display
 from nmtdeep.scoring import Score
-from nmtdeep.scoring.metrics import METRICS, heading_of, label_of
+from nmtdeep.scoring.metrics import METRICS, heading_of
 from nmtdeep.scoring.report import signed_by
-from nmtdeep.scoring.significance import Comparison
 from nmtdeep.tools.report.history import RunHistory
-from nmtdeep.tools.report.parts import PageTable, TableCell
+from nmtdeep.tools.report.page import PageTable, TableCell
 from nmtdeep.units import duration, short, size
 
 
@@ -48,19 +47,11 @@ def overview(histories: Iterable[RunHistory]) -> PageTable:
     return PageTable((*headings, "best valid BLEU"), rows, list(dict.fromkeys(notes)))
 
 
-def scores(
-    histories: Sequence[RunHistory], split: str, measured: Mapping[str, Sequence[Score]]
-) -> PageTable:
-    """A row for each set and metric, a column for each run, the best of several runs marked.
-
-    Args:
-        measured: by run, scores of `split` that were measured for this report. They replace those
-            that the end of the training stored.
-    """
+def scores(histories: Sequence[RunHistory]) -> PageTable:
+    """A row for each set and metric, a column for each run, the best of several runs marked."""
     table: dict[tuple[str, str], dict[str, Score]] = {}
     for run in histories:
-        stored = run.scores.scores if run.scores else {}
-        for name, listed in [*stored.items(), (split, measured.get(run.name, ()))]:
+        for name, listed in (run.scores.scores if run.scores else {}).items():
             for score in listed:
                 table.setdefault((name, score.metric), {})[run.name] = score
     rows = [
@@ -90,20 +81,6 @@ def _row(metric: str, listed: Sequence[Score | None]) -> Iterator[TableCell]:
     for score in listed:
         cell = number(None if score is None else score.value, "{:.2f}".format)
         yield cell._replace(is_best=cell.text == best)
-
-
-def comparison(comparisons: Iterable[Comparison]) -> PageTable:
-    """Each run compared with the first one, with the p of their difference."""
-    headings = ("run", "metric", "mean ± 95 %", "difference", "p")
-    rows, notes = [], []
-    for row in comparisons:
-        mean = "-" if row.mean is None else f"{row.mean:.2f} ± {row.interval:.2f}"
-        difference = number(row.difference, "{:+.2f}".format)
-        names = TableCell(row.system), TableCell(heading_of(row.metric)), TableCell(mean, row.mean)
-        against = TableCell("baseline", 0.0) if row.p_value is None else difference
-        rows.append((*names, against, number(row.p_value, "{:.4f}".format)))
-        notes.append(f"{label_of(row.metric)}: {row.signature}")
-    return PageTable(headings, rows, list(dict.fromkeys(notes)))
 
 
 def cost(histories: Iterable[RunHistory]) -> PageTable:
