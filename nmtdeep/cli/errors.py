@@ -19,7 +19,6 @@ _EXTRAS = {
     "jieba": "chinese",
     "jinja2": "report",
     "matplotlib": "pictures",
-    "prometheus_client": "serve",
     "py3langid": "language-id",
     "uvicorn": "serve",
 }

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from fastapi import FastAPI, Request, Response
-from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from fastapi import FastAPI, Request
+from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -21,8 +20,8 @@ from nmtdeep import __version__
 from nmtdeep.decoding.translation import Translation
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import CheckpointError, UserError, printable
+from nmtdeep.tools.serve import ServiceOptions
 from nmtdeep.tools.serve.batcher import Batcher
-from nmtdeep.tools.serve.limits import Limits
 from nmtdeep.tools.serve.messages import (
     Answer,
     Health,
@@ -32,7 +31,6 @@ from nmtdeep.tools.serve.messages import (
     read,
     request_form,
 )
-from nmtdeep.tools.serve.metrics import Metrics
 
 CLIENT_LEFT = 499
 REFUSALS = {
@@ -56,37 +54,27 @@ PAGE_POLICY = (
 class Service:
     """The handler of each address."""
 
-    def __init__(self, translator: Translator, limits: Limits) -> None:
-        self.metrics = Metrics()
-        self.batcher = Batcher(translator, self.metrics, limits)
-        self.metrics.waiting.set_function(lambda: self.batcher.waiting)
-        self.metrics.open.set_function(lambda: self.open)
-        self.limits = limits
+    def __init__(self, translator: Translator, options: ServiceOptions) -> None:
+        self.batcher = Batcher(translator, options)
+        self.options = options
         self.output = translator.options.output_is
-        self.form = request_form(limits)
+        self.form = request_form(options)
         self.source = translator.pipeline.source.language
         self.target = translator.pipeline.target.language
-        self.open = 0
+        self.requests = self.open = 0
 
     async def translate(self, request: Request) -> Answer:
         """Translate lines: as many translations as lines, in order."""
-        status = 500
+        self.requests += 1
         self.open += 1
-        with self.metrics.latency.time():
-            try:
-                translations = await self._translate(request)
-                status = 200
-                return answer(translations, self.output)
-            except RequestRefusedError as refusal:
-                status = refusal.status
-                raise
-            finally:
-                self.open -= 1
-                self.metrics.requests.labels(str(status)).inc()
+        try:
+            return answer(await self._translate(request), self.output)
+        finally:
+            self.open -= 1
 
     async def _translate(self, request: Request) -> list[Translation]:
-        if self.open > self.limits.max_requests:
-            reason = f"more than {self.limits.max_requests} requests at once: try again later"
+        if self.open > self.options.max_requests:
+            reason = f"more than {self.options.max_requests} requests at once: try again later"
             raise RequestRefusedError(503, reason, retry=1)
         # A browser does not let a page of another site send this type without permission.
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -101,7 +89,7 @@ class Service:
             raise RequestRefusedError(422, str(error)) from None
 
     async def _body(self, request: Request) -> bytes:
-        most, seconds = self.limits.max_body, self.limits.body_seconds
+        most, seconds = self.options.max_body, self.options.body_seconds
         too_long = RequestRefusedError(413, f"more than {most} bytes: send several requests")
         if int(request.headers.get("content-length", 0)) > most:
             raise too_long
@@ -121,12 +109,13 @@ class Service:
 
     async def health(self) -> Health:
         """Whether the service translates."""
-        waiting = self.batcher.waiting
-        return Health(status="ok", source=self.source, target=self.target, waiting_lines=waiting)
-
-    async def prometheus(self) -> Response:
-        """Counts in Prometheus' text format."""
-        return Response(generate_latest(self.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+        return Health(
+            status="ok",
+            source=self.source,
+            target=self.target,
+            requests=self.requests,
+            waiting_lines=self.batcher.waiting,
+        )
 
     async def page(self) -> HTMLResponse:
         text = (Path(__file__).parent / "page.html").read_text(encoding="utf-8")
@@ -162,14 +151,14 @@ class HostCheck:
 
 
 def application(
-    translator: Translator, limits: Limits, hosts: Collection[str] | None = None
+    translator: Translator, options: ServiceOptions, hosts: Collection[str] | None = None
 ) -> FastAPI:
     """The service as an ASGI application, which translates from its startup to its shutdown.
 
     Args:
         hosts: what requests may name as their host, as of `HostCheck`; None: anything.
     """
-    service = Service(translator, limits)
+    service = Service(translator, options)
     app = FastAPI(
         title="nmtdeep",
         version=__version__,
@@ -198,7 +187,6 @@ def application(
         openapi_extra={"requestBody": {"required": True, "content": schema}},
     )
     app.add_api_route("/health", service.health, response_model=Health)
-    app.add_api_route("/metrics", service.prometheus, response_class=PlainTextResponse)
     app.add_api_route("/", service.page, response_class=HTMLResponse, include_in_schema=False)
     return app
 
@@ -230,7 +218,7 @@ async def _refuse(_: Request, refusal: Any) -> JSONResponse:
 
 async def _not_found(request: Request, error: Any) -> JSONResponse:
     what = printable(f"{request.method} {request.url.path}")
-    hint = "use POST /translate, GET /, /health, /metrics or /openapi.json"
+    hint = "use POST /translate, GET /, /health or /openapi.json"
     return _reason(error.status_code, f"{what}: {error.detail}: {hint}", error.headers)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from nmtdeep.config.text import Form
 from nmtdeep.decoding.translation import Candidate, Translation
-from nmtdeep.tools.serve.limits import Limits
+from nmtdeep.tools.serve import ServiceOptions
 
 FORM = '{"lines": ["...", "..."]}'
 # Status and reason by pydantic's type of error; in braces, fields of its context.
@@ -33,12 +33,6 @@ class Message(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Lines(Message):
-    """Lines of raw text, to be translated in order."""
-
-    lines: list[str]
-
-
 class ScoredText(Message):
     """A translation.
 
@@ -50,6 +44,12 @@ class ScoredText(Message):
     text: str
     score: float
     log_prob: float
+
+    @classmethod
+    def of(cls, candidate: Candidate, form: Form, **more: object) -> Self:
+        """A candidate's text in the form of the service's output."""
+        values = {"score": candidate.score, "log_prob": candidate.log_prob}
+        return cls.model_validate({"text": candidate.as_text(form), **values, **more})
 
 
 class Translated(ScoredText):
@@ -69,12 +69,14 @@ class Health(Message):
 
     Attributes:
         source, target: languages.
+        requests: to translate, since the start.
         waiting_lines: lines in the queue.
     """
 
     status: str
     source: str
     target: str
+    requests: int
     waiting_lines: int
 
 
@@ -99,22 +101,24 @@ class RequestRefusedError(Exception):
         self.retry = retry
 
 
-def request_form(limits: Limits) -> type[Lines]:
-    """The request that a service with these limits accepts."""
-    line = Annotated[str, Field(max_length=limits.max_characters, pattern=r"^[^\n]*$")]
-    most = min(limits.max_lines, limits.max_queue)
+def request_form(options: ServiceOptions) -> Any:
+    """The model of the requests that a service with these options accepts."""
+    line = Annotated[str, Field(max_length=options.max_characters, pattern=r"^[^\n]*$")]
+    most = min(options.max_lines, options.max_queue)
     field: Any = (Annotated[list[line], Field(max_length=most)], ...)
-    return create_model("Lines", __base__=Lines, __doc__=Lines.__doc__, lines=field)
+    text = "Lines of raw text, to be translated in order."
+    return create_model("Lines", __base__=Message, __doc__=text, lines=field)
 
 
-def read(form: type[Lines], body: bytes) -> list[str]:
+def read(form: Any, body: bytes) -> list[str]:
     """The lines of a request.
 
     Raises:
         RequestRefusedError: the first problem, if it is not JSON, or not of that form.
     """
     try:
-        return form.model_validate_json(body).lines
+        lines: list[str] = form.model_validate_json(body).lines
+        return lines
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
         line = "".join(f"line {int(number) + 1}" for number in problem["loc"][1:])
@@ -123,19 +127,11 @@ def read(form: type[Lines], body: bytes) -> list[str]:
         raise RequestRefusedError(status, reason) from None
 
 
-def answer(translations: Iterable[Translation], form: Form) -> Answer:
+def answer(translated: Iterable[Translation], form: Form) -> Answer:
     """The answer to a client's lines."""
-
-    def values(candidate: Candidate) -> dict[str, Any]:
-        text = candidate.as_text(form)
-        return {"text": text, "score": candidate.score, "log_prob": candidate.log_prob}
-
-    return Answer(
-        translations=[
-            Translated(
-                **values(each.candidates[0]),
-                alternatives=[ScoredText(**values(candidate)) for candidate in each.candidates[1:]],
-            )
-            for each in translations
-        ]
-    )
+    translations = []
+    for each in translated:
+        best, *others = each.candidates
+        alternatives = [ScoredText.of(other, form) for other in others]
+        translations.append(Translated.of(best, form, alternatives=alternatives))
+    return Answer(translations=translations)

@@ -82,7 +82,7 @@ def test_a_body_that_is_too_long_or_does_not_arrive(shouter, length, sent, statu
         assert client.recv(12) == b"HTTP/1.1 " + status
 
 
-PATHS = ("/", "/health", "/metrics", "/openapi.json", "/translate")
+PATHS = ("/", "/health", "/openapi.json", "/translate")
 
 
 @pytest.mark.parametrize(
@@ -179,29 +179,8 @@ def test_lines_of_a_client_that_leaves_are_dropped(shouter):
         shouter.gate.set()
         assert first.result(SECONDS) == ["A"]
         assert translate(port, ["b"]) == ["B"]
-        assert 'nmtdeep_requests_total{status="499"} 1.0' in get(port, "/metrics").body
+        assert health(port)["requests"] == 3
     assert shouter.chunks == [["a"], ["b"]]
-
-
-def test_metrics_count_requests_lines_and_batches(shouter):
-    with service(shouter, batch_lines=2) as port:
-        translate(port, ["a", "b", "c"])
-        ask(port, b"no JSON")
-        metrics = get(port, "/metrics")
-    assert metrics.headers["content-type"].startswith("text/plain")
-    figures = dict(re.findall(r"^(nmtdeep_\S+) (\S+)$", metrics.body, re.M))
-    expected = {
-        'nmtdeep_requests_total{status="200"}': 1,
-        'nmtdeep_requests_total{status="400"}': 1,
-        "nmtdeep_lines_total": 3,
-        "nmtdeep_batch_lines_count": 2,
-        "nmtdeep_batch_lines_sum": 3,
-        'nmtdeep_batch_lines_bucket{le="1.0"}': 1,
-        "nmtdeep_request_seconds_count": 2,
-        "nmtdeep_waiting_lines": 0,
-        "nmtdeep_open_requests": 0,
-    }
-    assert {name: float(figures[name]) for name in expected} == expected
 
 
 def test_the_page_loads_nothing(shouter):

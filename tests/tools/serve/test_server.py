@@ -5,7 +5,6 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +14,21 @@ from pages import ROOT
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import UserError
-from nmtdeep.tools.serve import application
-from nmtdeep.tools.serve.limits import Limits
-from nmtdeep.tools.serve.server import Address, serve
+from nmtdeep.tools.serve import ServiceOptions, application
+from nmtdeep.tools.serve.server import serve
 
 from .stand_ins import Shouter, service
 
 
-def start(host: str = "127.0.0.1", port: int = 0, allow_hosts: Sequence[str] = ()) -> None:
-    address = Address(host, port, allow_hosts)
-    serve([Path("no-run")], DecodingOptions(), Limits(), address, announce=print)
+def start(**options: Any) -> None:
+    service = ServiceOptions(**({"port": 0} | options))
+    serve([Path("no-run")], DecodingOptions(), service, announce=print)
 
 
 def test_an_unavailable_address_is_an_error_before_a_model_is_read():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(
-            UserError, match=f"port {port}: cannot listen: Address already in use: choose"
-        ):
+        with pytest.raises(UserError, match=f"port {port}: cannot listen: Address already in use"):
             start(port=port)
     with pytest.raises(UserError, match=r"^192\.0\.2\.1, port 0: cannot listen: .*: choose"):
         start(host="192.0.2.1")
@@ -59,7 +55,7 @@ def test_hosts_are_checked_on_loopback_and_on_request(monkeypatch, host, allowed
     monkeypatch.setattr(application, "application", made)
     monkeypatch.setattr(Translator, "load", lambda *_: None)
     with pytest.raises(InterruptedError):
-        start(host=host, allow_hosts=allowed)
+        start(host=host, allow_host=allowed)
     assert seen == [expected]
 
 
