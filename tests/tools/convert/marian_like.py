@@ -85,10 +85,6 @@ class MarianLike:
         for side, depth in DEPTHS.items():
             for number in range(depth):
                 self._draw_layer(f"model.{side}.layers.{number}", side)
-            if self.settings.get("normalize_embedding"):
-                self._draw_norm(f"model.{side}.layernorm_embedding")
-            if self.settings.get("add_final_layer_norm"):
-                self._draw_norm(f"model.{side}.layer_norm")
 
     def draw(self, *shape: int, around: float = 0.0) -> Tensor:
         return around + 0.4 * torch.randn(shape, generator=self.generator)
