@@ -31,7 +31,6 @@ def export(
     check: Annotated[tuple[Path, Path] | None, Option(metavar="SOURCE REFERENCE")] = None,
     max_loss: Annotated[float, Option(min=0)] = 0.1,
     overwrite: options.Overwrite = False,
-    threads: options.Threads = None,
 ) -> None:
     """Write a model for another program: CTranslate2, transformers, or Firefox's engine.
 
@@ -45,11 +44,9 @@ def export(
             ranges of 8-bit activations are measured.
         check: ctranslate2, firefox: translate with both programs and compare BLEU and speed.
         max_loss: Largest loss of BLEU in --check; more is exit code 3.
-        threads: ctranslate2: number of CPU threads of --check.
     """
     given = {
         "--quantization": ("ctranslate2", quantization),
-        "--threads": ("ctranslate2", threads),
         "--calibrate": ("firefox", calibrate),
         "--check": ("ctranslate2 or firefox", check),
     }
@@ -66,7 +63,7 @@ def export(
     if to == "firefox":
         comparison = _to_firefox(run, out, calibrate, texts, overwrite=overwrite)
     else:
-        comparison = _to_ctranslate2(run, out, quantization, texts, threads, overwrite=overwrite)
+        comparison = _to_ctranslate2(run, out, quantization, texts, overwrite=overwrite)
     if comparison is None:
         return
     typer.echo("\n".join(comparison.summary()))
@@ -89,7 +86,6 @@ def _to_ctranslate2(
     out: Path,
     quantization: Quantization | None,
     texts: Texts | None,
-    threads: int | None,
     *,
     overwrite: bool,
 ) -> ExportCheck | None:
@@ -97,10 +93,8 @@ def _to_ctranslate2(
     from nmtdeep.tools.export.exporter import export_ctranslate2
 
     done = export_ctranslate2(run, out, quantization=quantization, overwrite=overwrite)
-    typer.echo(f"{_written(out, done, 'CTranslate2')}, weights as {quantization or 'float32'}")
-    if texts is None:
-        return None
-    return check_ctranslate2(done.checkpoint, out, texts, threads=threads)
+    _echo_written(out, done, f"CTranslate2, weights as {quantization or 'float32'}")
+    return check_ctranslate2(done.checkpoint, out, texts) if texts else None
 
 
 def _to_firefox(
@@ -115,21 +109,18 @@ def _to_firefox(
         raise UserError("is missing", where="--calibrate", hint=hint)
     lines = list(read_lines(calibrate))
     done = export_firefox(run, out, lines=lines, overwrite=overwrite)
-    typer.echo(f"{_written(out, done, 'fxtranslate')}, weights and activations of 8 bits")
-    if texts is None:
-        return None
-    return check_firefox(done.checkpoint, out, texts, calibration=lines)
+    _echo_written(out, done, "fxtranslate, weights and activations of 8 bits")
+    return check_firefox(done.checkpoint, out, texts, calibration=lines) if texts else None
 
 
-def _written(out: Path, done: Exported, program: str) -> str:
+def _echo_written(out: Path, done: Exported, what: str) -> None:
     from nmtdeep.checkpoint import MODEL
     from nmtdeep.files import size_of
     from nmtdeep.units import size
 
-    sizes = (
-        f"{size(size_of(out))} in all; its weights were {size(size_of(done.checkpoint / MODEL))}"
-    )
-    return f"{out}: {'/'.join(done.checkpoint.parts[-2:])} for {program}, {sizes}"
+    before, after = size(size_of(done.checkpoint / MODEL)), size(size_of(out))
+    model = "/".join(done.checkpoint.parts[-2:])
+    typer.echo(f"{out}: {model} for {what}: {after} in all; its weights were {before}")
 
 
 def _to_huggingface(run: Path, out: Path, *, overwrite: bool) -> None:

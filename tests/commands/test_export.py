@@ -97,7 +97,7 @@ def test_ctranslate2_translates_as_the_check_says_and_the_readme_shows(nmtdeep, 
     assert done.code == 0, done.err
     ours, theirs = re.findall(r"^(?:nmtdeep|CTranslate2): BLEU (\S+),", done.out, re.M)
     assert ours == theirs
-    assert "equal translations: 12 of 12 (100.0 %)" in done.out
+    assert "equal translations of nmtdeep and CTranslate2: 12 of 12 (100.0 %)" in done.out
     folder = nmtdeep.folder / "ct2"
     assert shown(folder)([*lines(nmtdeep, "test.en"), ""]) == [
         *translations(nmtdeep, fluent),

@@ -54,13 +54,11 @@ def export_ctranslate2(
     """
     import ctranslate2  # noqa: F401  # fails before anything is read
 
-    check_free(out, overwrite=overwrite)
-    loaded = checkpoint.load(run)
-    if problems := to_ctranslate2.unsupported(loaded.recipe.model):
-        hint = "use nmtdeep translate, or train a model without these:"
-        first = Problem("CTranslate2 does not support the model", str(run), hint)
-        raise UserError(problems=[first, *problems])
-    decoding = loaded.recipe.decoding
+    loaded = _load(run, out, overwrite=overwrite)
+    problems = to_ctranslate2.unsupported(loaded.recipe.model)
+    hint = "use nmtdeep translate, or train a model without these:"
+    _refuse("CTranslate2 does not support the model", run, hint, problems)
+    decoding, vocabulary = loaded.recipe.decoding, loaded.pipeline.target.vocabulary
     limit = int(decoding.max_source_tokens * decoding.max_length_factor)
     rows = max(to_ctranslate2.POSITIONS, limit + decoding.max_length_constant)
     with _export(loaded, out, f"ctranslate2 {quantization or 'float32'}") as folder:
@@ -68,12 +66,13 @@ def export_ctranslate2(
             folder,
             loaded.model,
             loaded.recipe.model,
-            (loaded.pipeline.source.vocabulary.tokens, loaded.pipeline.target.vocabulary.tokens),
+            (loaded.pipeline.source.vocabulary.tokens, vocabulary.tokens),
             quantization=quantization,
             rows=rows,
         )
-        text = readme.for_ctranslate2(loaded, quantization=quantization, rows=rows)
-        (folder / "README.md").write_text(text, encoding="utf-8")
+        options = to_ctranslate2.search_options(decoding, vocabulary)
+        values = {"quantization": quantization, "rows": rows, "options": options}
+        readme.write(folder, "ctranslate2.md", loaded, **values)
         loaded.pipeline.save(folder / checkpoint.TEXT)
     return Exported(loaded.path)
 
@@ -90,14 +89,13 @@ def export_huggingface(run: Path, out: Path, *, overwrite: bool = False) -> Expo
     Raises:
         UserError: if `out` is not free.
     """
-    check_free(out, overwrite=overwrite)
-    loaded = checkpoint.load(run)
+    loaded = _load(run, out, overwrite=overwrite)
     problems = to_huggingface.unsupported(loaded.recipe.model)
     family = None if problems else to_huggingface.family(loaded.recipe.model)
+    name = family.name if family else ""
     with _export(loaded, out, f"huggingface {family.type}" if family else "card") as folder:
-        name = family.name if family else ""
-        card = readme.model_card(loaded, name=name, problems=problems)
-        (folder / "README.md").write_text(card, encoding="utf-8")
+        card = readme.card_values(loaded)
+        readme.write(folder, "card.md", loaded, name=name, problems=problems, **card)
         if family:
             to_huggingface.write(folder, loaded.model, loaded.recipe, loaded.pipeline)
             loaded.pipeline.save(folder / checkpoint.TEXT)
@@ -117,28 +115,26 @@ def export_firefox(
         UserError: with all problems, if the engine does not support the model or its text; if
             `out` is not free.
     """
-    check_free(out, overwrite=overwrite)
-    loaded = checkpoint.load(run)
-    if problems := to_firefox.unsupported(loaded.recipe):
-        hint = "train a student recipe (nmtdeep recipes list student), or change these"
-        first = Problem("Firefox's engine does not support the model", str(run), hint)
-        raise UserError(problems=[first, *problems])
+    loaded = _load(run, out, overwrite=overwrite)
+    hint = "train a student recipe (nmtdeep recipes list student), or change these"
+    problems = to_firefox.unsupported(loaded.recipe)
+    _refuse("Firefox's engine does not support the model", run, hint, problems)
     model, pipeline = loaded.model, loaded.pipeline
     calibration.clear_unused(model, pipeline)
     factors = calibration.activation_factors(model, pipeline, lines)
     sides = pipeline.source, pipeline.target
+    names = to_firefox.vocabularies(sides)
     with _export(loaded, out, "firefox") as folder:
         content = to_firefox.pack([*to_firefox.items(model, loaded.recipe.model, sides, factors)])
         (folder / "model.bin").write_bytes(content)
-        for name, side in zip(to_firefox.vocabularies(sides), sides, strict=True):
+        for name, side in zip(names, sides, strict=True):
             (folder / name).write_bytes(to_firefox.sentencepiece_of(side).content)
-        text = readme.for_firefox(loaded, to_firefox.vocabularies(sides))
-        (folder / "README.md").write_text(text, encoding="utf-8")
+        readme.write(folder, "firefox.md", loaded, vocabularies=names)
     return Exported(loaded.path)
 
 
-def check_free(out: Path, *, overwrite: bool) -> None:
-    """Raise UserError unless `out` is free, or an export that may be replaced."""
+def _load(run: Path, out: Path, *, overwrite: bool) -> Loaded:
+    """The model, unless `out` is neither free nor an export that may be replaced."""
     files.check_place(out, "--out")
     where = f"--out {out}"
     if (out / NOTE).is_file():
@@ -148,6 +144,12 @@ def check_free(out: Path, *, overwrite: bool) -> None:
     elif out.exists() and any(out.iterdir()):
         hint = "choose another directory, or empty it"
         raise UserError("the directory is not an export", where=where, hint=hint)
+    return checkpoint.load(run)
+
+
+def _refuse(what: str, run: Path, hint: str, problems: Sequence[Problem]) -> None:
+    if problems:
+        raise UserError(problems=[Problem(what, str(run), hint), *problems])
 
 
 @contextmanager
@@ -163,7 +165,7 @@ def write_note(folder: Path, loaded: Loaded, kind: str) -> None:
     note = {
         "format": kind,
         "program": f"nmtdeep {__version__}",
-        "checkpoint": f"{loaded.path.parent.name}/{loaded.path.name}",
+        "checkpoint": readme.origin(loaded),
         "languages": [loaded.recipe.text.source, loaded.recipe.text.target],
         "decoding": loaded.recipe.decoding.model_dump(),
     }
