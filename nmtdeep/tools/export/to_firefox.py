@@ -6,10 +6,9 @@ Names, order and padding of the file are those that the engine's source reads
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,7 +20,6 @@ from nmtdeep.config.model import Model
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.text import SentencePiece as Tokenizer
 from nmtdeep.config.text import Text
-from nmtdeep.config.variant import packages_of
 from nmtdeep.errors import Problem
 from nmtdeep.model.layers.attention import CrossAttention, SelfAttention
 from nmtdeep.model.layers.feed_forward import FeedForward
@@ -33,6 +31,7 @@ from nmtdeep.model.transformer import Layer, Transformer
 from nmtdeep.text.pipeline import Side
 from nmtdeep.text.sentencepiece import SentencePiece
 from nmtdeep.text.vocabulary import EOS, SPECIALS, UNK
+from nmtdeep.tools.export.weights import other_values
 
 VERSION, ALIGNMENT = 1, 256
 FLOAT, BYTES, INTEGERS = 0x404, 0x101, 0x4101
@@ -92,16 +91,7 @@ def unsupported(recipe: Recipe) -> list[Problem]:
 
 
 def _unsupported_model(model: Model) -> Iterator[Problem]:
-    for variant, package in packages_of(model).items():
-        yield Problem(f"{variant} is a variant of the package {package}", "model", "leave it out")
-    for key, values in VALUES.items():
-        if (found := _value_of(model, key)) not in values:
-            hint = f"set it to {_listed(values)}"
-            yield Problem(str(found), f"model.{key}", hint)
-    for side, expected in SUBLAYERS.items():
-        if (found := [part.type for part in getattr(model, side).sublayers]) != expected:
-            hint = f"set it to [{', '.join(expected)}]"
-            yield Problem(f"[{', '.join(found)}]", f"model.{side}.sublayers", hint)
+    yield from other_values(model, VALUES, SUBLAYERS)
     if isinstance(model.positions, slots.Sinusoidal) and model.positions != slots.Sinusoidal():
         yield Problem("other sinusoids", "model.positions", "leave out its fields")
     for key in ("width", "heads", "feed_forward"):
@@ -111,17 +101,6 @@ def _unsupported_model(model: Model) -> Iterator[Problem]:
             yield Problem(what, f"model.decoder.{key}", "use one value")
     if model.norm_epsilon > LARGEST_EPSILON:
         yield Problem(f"{model.norm_epsilon:g}", "model.norm_epsilon", "set it to 1e-6")
-
-
-def _listed(values: Sequence[object]) -> str:
-    return " or ".join(json.dumps(value).strip('"') for value in values)
-
-
-def _value_of(model: Model, key: str) -> Any:
-    value: Any = model
-    for part in key.split("."):
-        value = getattr(value, part)
-    return getattr(value, "type", value)
 
 
 def _unsupported_text(text: Text) -> Iterator[Problem]:
