@@ -80,8 +80,8 @@ def export_ctranslate2(
 def export_huggingface(run: Path, out: Path, *, overwrite: bool = False) -> Exported:
     """Write a model card into directory `out`, and the model if transformers supports it.
 
-    A supported model is written with its weights, configurations, a tokenizer of split text and
-    the text pipeline.
+    A supported model is written with its weights, configurations and the text pipeline, and with
+    a tokenizer if it is that of SentencePiece.
 
     Args:
         overwrite: replace an export that exists.

@@ -20,16 +20,26 @@ def write(folder: Path, template: str, loaded: Loaded, **values: Any) -> None:
         values: what it needs beside the recipe; the forms are arguments in Python code, raw text
             needs none.
     """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     recipe, output_form = loaded.recipe, loaded.pipeline.reference_form
-    common = {
-        "recipe": recipe,
+    environment = Environment(
+        loader=PackageLoader("nmtdeep.tools.export"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    text = environment.get_template(template).render(
+        recipe=recipe,
         **dict(recipe),
-        "version": __version__,
-        "origin": origin(loaded),
-        "input_form": "" if recipe.text.input == "raw" else f', "{recipe.text.input}"',
-        "output_form": "" if output_form == "raw" else f', "{output_form}"',
-    }
-    (folder / "README.md").write_text(render(template, **common, **values), encoding="utf-8")
+        version=__version__,
+        origin=origin(loaded),
+        input_form="" if recipe.text.input == "raw" else f', "{recipe.text.input}"',
+        output_form="" if output_form == "raw" else f', "{output_form}"',
+        **values,
+    )
+    (folder / "README.md").write_text(text, encoding="utf-8")
 
 
 def card_values(loaded: Loaded) -> dict[str, Any]:
@@ -56,17 +66,3 @@ def card_values(loaded: Loaded) -> dict[str, Any]:
 def origin(loaded: Loaded) -> str:
     """RUN/CHECKPOINT."""
     return f"{loaded.path.parent.name}/{loaded.path.name}"
-
-
-def render(template: str, **values: Any) -> str:
-    """A file of `templates/` with these values."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("nmtdeep.tools.export"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    return environment.get_template(template).render(values)
