@@ -6,20 +6,17 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from markdown_it import MarkdownIt
 from ruamel.yaml import YAML
+from tools.export.models import update
 from untrusted.strangers import rewrite
 
 from commands.running import Interrupt
 from commands.runs import train
 from nmtdeep import checkpoint
 from nmtdeep.config.decoding import Decoding
-from nmtdeep.data.batch import Batch, pad_batch
-from nmtdeep.text.vocabulary import EOS
-from nmtdeep.training.loss import batch_loss
 
 pytest.importorskip("ctranslate2")
 CHECK = ("--check", "test.en", "test.de")
@@ -42,19 +39,13 @@ def fluent(nmtdeep, post_norm):
     loaded = checkpoint.load(nmtdeep.folder / "grown")
     model, pipeline = loaded.model, loaded.pipeline
     source, target = (
-        [np.array(encode(line)) for line in lines(nmtdeep, f"test.{language}")]
+        [encode(line) for line in lines(nmtdeep, f"test.{language}")]
         for language, encode in (("en", pipeline.source.encode), ("de", pipeline.target.encode))
     )
-    inputs = pad_batch([np.concatenate(([EOS], ids[:-1])) for ids in target])
-    batch = Batch(pad_batch(source), inputs, pad_batch(target), sum(map(len, target)), 0, 0)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)  # 1e-2 is unstable
     for _ in range(1500):
-        optimizer.zero_grad()
-        loss = batch_loss(model, batch, smoothing=0.0, dtype=torch.float32).smoothed
-        if loss < 0.05 * batch.target_tokens:
+        if update(model, optimizer, source, target) < 0.05:
             break
-        loss.backward()
-        optimizer.step()
     run = nmtdeep.folder / "fluent"
     checkpoint.save(
         run / "checkpoint_111",

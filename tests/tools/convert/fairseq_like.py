@@ -1,6 +1,6 @@
 """A Transformer as fairseq's documentation and the DLCL release describe it, in plain formulas.
 
-Independent of the package, sentence by sentence and head by head, with fairseq's ids (padding 1,
+Independent of the package, sentence by sentence, with fairseq's ids (padding 1,
 end 2, unknown 3, positions from 2), and the names of version 0.6.2; later ones: written_by_fairseq.
 All in float64.
 """
@@ -10,6 +10,7 @@ from argparse import Namespace
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 PAD, EOS, UNK = 1, 2, 3
@@ -111,37 +112,28 @@ class FairseqLike:
         return self.state[name].double()
 
     def norm(self, name: str, x: Tensor) -> Tensor:
-        centered = x - x.mean(1, keepdim=True)
-        deviation = (centered.square().mean(1, keepdim=True) + 1e-5).sqrt()
-        return centered / deviation * self.of(f"{name}.weight") + self.of(f"{name}.bias")
+        return F.layer_norm(x, x.shape[-1:], self.of(f"{name}.weight"), self.of(f"{name}.bias"))
 
     def linear(self, name: str, x: Tensor) -> Tensor:
-        y = x @ self.of(f"{name}.weight").T
-        return y + self.of(f"{name}.bias") if f"{name}.bias" in self.state else y
+        bias = self.of(f"{name}.bias") if f"{name}.bias" in self.state else None
+        return F.linear(x, self.of(f"{name}.weight"), bias)
 
     def attention(self, name: str, x: Tensor, memory: Tensor, *, causal: bool) -> Tensor:
         weights = self.of(f"{name}.in_proj_weight").chunk(3)
         none = torch.zeros(3 * self.width).double()
         biases = (self.of(f"{name}.in_proj_bias") if self.biases else none).chunk(3)
-        read = (x, memory, memory)
-        q, k, v = (y @ w.T + b for y, w, b in zip(read, weights, biases, strict=True))
-        size, heads = self.width // self.heads, []
-        for head in range(self.heads):
-            cut = slice(head * size, (head + 1) * size)
-            scores = q[:, cut] @ k[:, cut].T / math.sqrt(size)
-            for place in range(len(x) if causal else 0):
-                scores[place, place + 1 :] = -math.inf
-            heads.append(scores.softmax(1) @ v[:, cut])
-        return self.linear(f"{name}.out_proj", torch.cat(heads, 1))
+        q, k, v = (
+            F.linear(y, w, b).unflatten(1, (self.heads, -1)).transpose(0, 1)
+            for y, w, b in zip((x, memory, memory), weights, biases, strict=True)
+        )
+        heads = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+        return self.linear(f"{name}.out_proj", heads.transpose(0, 1).flatten(1))
 
     def positions(self, length: int) -> Tensor:
         half = self.width // 2
-        table = torch.zeros(length, self.width).double()
-        for place in range(length):
-            for number in range(half):
-                angle = (place + PAD + 1) * 10000 ** (-number / (half - 1))
-                table[place, number], table[place, half + number] = math.sin(angle), math.cos(angle)
-        return table
+        rates = 10000 ** (-torch.arange(half).double() / (half - 1))
+        angles = (torch.arange(length)[:, None] + PAD + 1) * rates
+        return torch.cat((angles.sin(), angles.cos()), 1)
 
     def embed(self, side: str, ids: list[int]) -> Tensor:
         table = self.of(f"{side}.embed_tokens.weight")
@@ -157,15 +149,13 @@ class FairseqLike:
         first = max(0, row - 1) if self.softmax else 0
         weights = weights[first : row + 1]
         if self.softmax:
-            weights = weights.exp() / weights.exp().sum(0)
+            weights = weights.softmax(0)
         total = torch.zeros_like(outputs[0])
         for number in range(first, row + 1):
             output = outputs[number]
             if self.pre_norm and number:
                 output = self.norm(f"{side}.history.layer_norms.{number - shift}", output)
-            for feature in range(self.width):
-                weight = weights[number - first, feature % self.groups]
-                total[:, feature] += weight * output[:, feature]
+            total += weights[number - first].repeat(self.width // weights.shape[1]) * output
         if not self.pre_norm and row:
             return self.norm(f"{side}.history.layer_norms.{row - shift}", total)
         return total

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.batch import Batch, pad_batch
 from nmtdeep.model.build import build, initialize
 from nmtdeep.model.layers.linear import Linear
 from nmtdeep.model.layers.rounding import factor
@@ -19,21 +18,15 @@ from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.sentencepiece import learn
 from nmtdeep.text.vocabulary import EOS, shared_or_separate
 from nmtdeep.tools.export import calibration, to_firefox
-from nmtdeep.training.loss import batch_loss
+
+from .models import update
 
 WIDTH, INNER = 64, 128
 LINES = [
     f"{who} {does} {what}."
     for who in ("A man", "Two girls", "The brown dog", "My friend")
     for does in ("sees", "holds", "likes very much", "paints")
-    for what in (
-        "a red car",
-        "an apple",
-        "the sea",
-        "some old music",
-        "two white horses",
-        "nothing",
-    )
+    for what in ("a red car", "an apple", "the sea", "some old music", "two horses", "nothing")
 ]
 
 
@@ -81,17 +74,7 @@ def trained(settings: Recipe, text: TextPipeline, updates: int = 80) -> Transfor
         sources, targets = (
             [side.encode(line) for line in chosen] for side in (text.source, text.target)
         )
-        batch = Batch(
-            pad_batch(sources),
-            pad_batch([[EOS, *target[:-1]] for target in targets]),
-            pad_batch(targets),
-            sum(map(len, targets)),
-            0,
-            0,
-        )
-        optimizer.zero_grad()
-        batch_loss(model, batch, smoothing=0.0, dtype=torch.float32).smoothed.backward()
-        optimizer.step()
+        update(model, optimizer, sources, targets)
     return model.eval()
 
 
