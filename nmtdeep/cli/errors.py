@@ -15,7 +15,7 @@ _EXTRAS = {
     "backports": "zstd",
     "backports.zstd": "zstd",
     "ctranslate2": "export",
-    "fastapi": "serve",
+    "starlette": "serve",
     "jieba": "chinese",
     "jinja2": "report",
     "matplotlib": "pictures",

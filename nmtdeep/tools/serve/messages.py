@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import ConfigDict, Field, ValidationError, create_model
 
 from nmtdeep.config.text import Form
 from nmtdeep.decoding.translation import Candidate, Translation
@@ -25,65 +25,6 @@ _REFUSALS = {
     "string_type": (422, "{line} is not a string: send {form}"),
 }
 _OTHER = (422, "not a list of lines: send {form}")
-
-
-class Message(BaseModel):
-    """A message without unknown keys."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class ScoredText(Message):
-    """A translation.
-
-    Attributes:
-        log_prob: sum over subwords and the end of the sentence, in nats.
-        score: log_prob divided by the length penalty.
-    """
-
-    text: str
-    score: float
-    log_prob: float
-
-    @classmethod
-    def of(cls, candidate: Candidate, form: Form, **more: object) -> Self:
-        """A candidate's text in the form of the service's output."""
-        values = {"score": candidate.score, "log_prob": candidate.log_prob}
-        return cls.model_validate({"text": candidate.as_text(form), **values, **more})
-
-
-class Translated(ScoredText):
-    """The best translation of a line, and the other candidates if the service returns several."""
-
-    alternatives: list[ScoredText]
-
-
-class Answer(Message):
-    """A translation for each line, in order."""
-
-    translations: list[Translated]
-
-
-class Health(Message):
-    """Sent as soon as the service translates.
-
-    Attributes:
-        source, target: languages.
-        requests: to translate, since the start.
-        waiting_lines: lines in the queue.
-    """
-
-    status: str
-    source: str
-    target: str
-    requests: int
-    waiting_lines: int
-
-
-class Reason(Message):
-    """Why a request is refused, and what to do."""
-
-    reason: str
 
 
 class RequestRefusedError(Exception):
@@ -106,8 +47,7 @@ def request_form(options: ServiceOptions) -> Any:
     line = Annotated[str, Field(max_length=options.max_characters, pattern=r"^[^\n]*$")]
     most = min(options.max_lines, options.max_queue)
     field: Any = (Annotated[list[line], Field(max_length=most)], ...)
-    text = "Lines of raw text, to be translated in order."
-    return create_model("Lines", __base__=Message, __doc__=text, lines=field)
+    return create_model("Lines", __config__=ConfigDict(extra="forbid", strict=True), lines=field)
 
 
 def read(form: Any, body: bytes) -> list[str]:
@@ -127,11 +67,19 @@ def read(form: Any, body: bytes) -> list[str]:
         raise RequestRefusedError(status, reason) from None
 
 
-def answer(translated: Iterable[Translation], form: Form) -> Answer:
-    """The answer to a client's lines."""
+def answer(translated: Iterable[Translation], form: Form) -> dict[str, Any]:
+    """A translation for each line, in order: the best one, and its other candidates.
+
+    `log_prob` is the sum over subwords and the end of the sentence, in nats; `score` is that
+    divided by the length penalty.
+    """
+
+    def values(candidate: Candidate) -> dict[str, Any]:
+        text = candidate.as_text(form)
+        return {"text": text, "score": candidate.score, "log_prob": candidate.log_prob}
+
     translations = []
     for each in translated:
-        best, *others = each.candidates
-        alternatives = [ScoredText.of(other, form) for other in others]
-        translations.append(Translated.of(best, form, alternatives=alternatives))
-    return Answer(translations=translations)
+        best, *alternatives = map(values, each.candidates)
+        translations.append({**best, "alternatives": alternatives})
+    return {"translations": translations}
