@@ -15,10 +15,9 @@ from nmtdeep.tools.export import Quantization
 if TYPE_CHECKING:
     from nmtdeep.scoring.texts import Texts
     from nmtdeep.tools.export.comparison import ExportCheck
-    from nmtdeep.tools.export.exporter import Exported
 
-# Exit code if the written model is worse, or if only the model card was written.
-INCOMPLETE = 3
+# Exit code if the written model is worse.
+WORSE = 3
 
 
 def export(
@@ -55,7 +54,10 @@ def export(
             what, hint = f"only works with --to {programs}", "leave it out"
             raise UserError(what, where=name, hint=hint)
     if to == "huggingface":
-        _to_huggingface(run, out, overwrite=overwrite)
+        from nmtdeep.tools.export.exporter import export_huggingface
+
+        checkpoint = export_huggingface(run, out, overwrite=overwrite)
+        _echo_written(out, checkpoint, "transformers, with a model card")
         return
     from nmtdeep.scoring.texts import read_texts
 
@@ -78,7 +80,7 @@ def export(
             f"--max-loss {max_loss:g}: {hint}",
             err=True,
         )
-        raise typer.Exit(INCOMPLETE)
+        raise typer.Exit(WORSE)
 
 
 def _to_ctranslate2(
@@ -92,9 +94,9 @@ def _to_ctranslate2(
     from nmtdeep.tools.export.comparison import check_ctranslate2
     from nmtdeep.tools.export.exporter import export_ctranslate2
 
-    done = export_ctranslate2(run, out, quantization=quantization, overwrite=overwrite)
-    _echo_written(out, done, f"CTranslate2, weights as {quantization or 'float32'}")
-    return check_ctranslate2(done.checkpoint, out, texts) if texts else None
+    checkpoint = export_ctranslate2(run, out, quantization=quantization, overwrite=overwrite)
+    _echo_written(out, checkpoint, f"CTranslate2, weights as {quantization or 'float32'}")
+    return check_ctranslate2(checkpoint, out, texts) if texts else None
 
 
 def _to_firefox(
@@ -108,33 +110,16 @@ def _to_firefox(
         hint = "pass source text of a few hundred lines, such as that of the validation set"
         raise UserError("is missing", where="--calibrate", hint=hint)
     lines = list(read_lines(calibrate))
-    done = export_firefox(run, out, lines=lines, overwrite=overwrite)
-    _echo_written(out, done, "fxtranslate, weights and activations of 8 bits")
-    return check_firefox(done.checkpoint, out, texts, calibration=lines) if texts else None
+    checkpoint = export_firefox(run, out, lines=lines, overwrite=overwrite)
+    _echo_written(out, checkpoint, "fxtranslate, weights and activations of 8 bits")
+    return check_firefox(checkpoint, out, texts, calibration=lines) if texts else None
 
 
-def _echo_written(out: Path, done: Exported, what: str) -> None:
+def _echo_written(out: Path, checkpoint: Path, what: str) -> None:
     from nmtdeep.checkpoint import MODEL
     from nmtdeep.files import size_of
     from nmtdeep.units import size
 
-    before, after = size(size_of(done.checkpoint / MODEL)), size(size_of(out))
-    model = "/".join(done.checkpoint.parts[-2:])
+    before, after = size(size_of(checkpoint / MODEL)), size(size_of(out))
+    model = "/".join(checkpoint.parts[-2:])
     typer.echo(f"{out}: {model} for {what}: {after} in all; its weights were {before}")
-
-
-def _to_huggingface(run: Path, out: Path, *, overwrite: bool) -> None:
-    from nmtdeep.tools.export.exporter import export_huggingface
-
-    done = export_huggingface(run, out, overwrite=overwrite)
-    if not done.problems:
-        model = "/".join(done.checkpoint.parts[-2:])
-        typer.echo(f"{out}: {model} for transformers ({done.name}), and its model card")
-        return
-    typer.echo(
-        f"nmtdeep: {out} has only a model card: transformers has no class for this model "
-        f"({'; '.join(map(str, done.problems))}): translate with nmtdeep, try --to ctranslate2, or "
-        "train a model with these changes",
-        err=True,
-    )
-    raise typer.Exit(INCOMPLETE)

@@ -137,15 +137,12 @@ def test_a_model_that_no_other_program_supports_is_refused_with_every_problem(nm
     choice = ("model.encoder.combination=dlcl", merged, "training.max_updates=1")
     done = train(nmtdeep, "merged", *choice)
     assert done.code == 0, done.err
-    done = nmtdeep("export", "merged", "--to", "ctranslate2", "-o", "refused")
-    assert done.code == 2
-    named = re.findall(r"^(model[\w.]+): ", done.err, re.M)
-    assert named == ["model.encoder.combination", "model.decoder.sublayers"]
-    assert not (nmtdeep.folder / "refused").exists()
-    done = nmtdeep("export", "merged", "--to", "huggingface", "-o", "alone")
-    assert (done.code, done.out, done.err.count("\n")) == (3, "", 1)
-    card = (nmtdeep.folder / "alone" / "README.md").read_text()
-    assert "model.encoder.combination: dlcl" in card
+    for program in ("ctranslate2", "huggingface"):
+        done = nmtdeep("export", "merged", "--to", program, "-o", "refused")
+        assert done.code == 2
+        named = re.findall(r"^(model[\w.]+): ", done.err, re.M)
+        assert named[:2] == ["model.encoder.combination", "model.decoder.sublayers"]
+        assert not (nmtdeep.folder / "refused").exists()
 
 
 def test_only_an_export_is_replaced_and_only_on_request(nmtdeep, whole):

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 from nmtdeep import __version__, checkpoint, files
 from nmtdeep.checkpoint import Loaded
@@ -23,23 +22,9 @@ from nmtdeep.tools.export import (
 NOTE = "export.json"
 
 
-class Exported(NamedTuple):
-    """The result of an export.
-
-    Attributes:
-        checkpoint: the model that was read.
-        problems: why only the model card was written, without weights; usually empty.
-        name: class of transformers that reads it.
-    """
-
-    checkpoint: Path
-    problems: Sequence[Problem] = ()
-    name: str = ""
-
-
 def export_ctranslate2(
     run: Path, out: Path, *, quantization: str | None = None, overwrite: bool = False
-) -> Exported:
+) -> Path:
     """Write the model of a run or checkpoint into directory `out` for CTranslate2.
 
     The text pipeline is written too, and README.md shows how to use both.
@@ -47,6 +32,9 @@ def export_ctranslate2(
     Args:
         quantization: how weights are stored, by CTranslate2's names; None: fp32.
         overwrite: replace an export that exists.
+
+    Returns:
+        The checkpoint that was read.
 
     Raises:
         UserError: with all problems, if CTranslate2 does not support the model; if `out` is not
@@ -74,46 +62,32 @@ def export_ctranslate2(
         values = {"quantization": quantization, "rows": rows, "options": options}
         readme.write(folder, "ctranslate2.md", loaded, **values)
         loaded.pipeline.save(folder / checkpoint.TEXT)
-    return Exported(loaded.path)
+    return loaded.path
 
 
-def export_huggingface(run: Path, out: Path, *, overwrite: bool = False) -> Exported:
-    """Write a model card into directory `out`, and the model if transformers supports it.
+def export_huggingface(run: Path, out: Path, *, overwrite: bool = False) -> Path:
+    """Write the model of a run or checkpoint into directory `out` for transformers.
 
-    A supported model is written with its weights, configurations and the text pipeline, and with
-    a tokenizer if it is that of SentencePiece.
-
-    Args:
-        overwrite: replace an export that exists.
-
-    Raises:
-        UserError: if `out` is not free.
+    The model card and the text pipeline are written too, and a tokenizer if it is that of
+    SentencePiece. Arguments, result and errors are those of `export_ctranslate2`.
     """
     loaded = _load(run, out, overwrite=overwrite)
     problems = to_huggingface.unsupported(loaded.recipe.model)
-    family = None if problems else to_huggingface.family(loaded.recipe.model)
-    name = family.name if family else ""
-    with _export(loaded, out, f"huggingface {family.type}" if family else "card") as folder:
-        card = readme.card_values(loaded)
-        readme.write(folder, "card.md", loaded, name=name, problems=problems, **card)
-        if family:
-            to_huggingface.write(folder, loaded.model, loaded.recipe, loaded.pipeline)
-            loaded.pipeline.save(folder / checkpoint.TEXT)
-    return Exported(loaded.path, problems, name)
+    hint = "use nmtdeep translate, try --to ctranslate2, or train a model without these:"
+    _refuse("transformers has no class for the model", run, hint, problems)
+    family = to_huggingface.family(loaded.recipe.model)
+    with _export(loaded, out, f"huggingface {family.type}") as folder:
+        readme.write(folder, "card.md", loaded, name=family.name, **readme.card_values(loaded))
+        to_huggingface.write(folder, loaded.model, loaded.recipe, loaded.pipeline)
+        loaded.pipeline.save(folder / checkpoint.TEXT)
+    return loaded.path
 
 
-def export_firefox(
-    run: Path, out: Path, *, lines: Sequence[str], overwrite: bool = False
-) -> Exported:
+def export_firefox(run: Path, out: Path, *, lines: Sequence[str], overwrite: bool = False) -> Path:
     """Write the student of a run or checkpoint into directory `out` for Firefox's engine.
 
     Args:
         lines: source text, in whose translations the ranges of activations are measured.
-        overwrite: replace an export that exists.
-
-    Raises:
-        UserError: with all problems, if the engine does not support the model or its text; if
-            `out` is not free.
     """
     loaded = _load(run, out, overwrite=overwrite)
     hint = "train a student recipe (nmtdeep recipes list student), or change these"
@@ -130,7 +104,7 @@ def export_firefox(
         for name, side in zip(names, sides, strict=True):
             (folder / name).write_bytes(to_firefox.sentencepiece_of(side).content)
         readme.write(folder, "firefox.md", loaded, vocabularies=names)
-    return Exported(loaded.path)
+    return loaded.path
 
 
 def _load(run: Path, out: Path, *, overwrite: bool) -> Loaded:
