@@ -34,7 +34,8 @@ BOS, PAD, EOS, UNK, FIRST = 0, 1, 2, 3, 4
 FILLER = "<filler0>"
 DICTIONARY_HINT = "pass the dict.LANG.txt that the model was trained with"
 CODES_HINT = "pass codes in the format that subword-nmt writes since its version 0.2"
-# Settings that change the model, with the values that our model corresponds to.
+# Settings that change the model, with the values that our model corresponds to. Others add weights,
+# which are reported as unknown.
 NEUTRAL: dict[str, tuple[object, ...]] = {
     "activation_fn": ("relu", None),
     "no_scale_embedding": (False, None),
@@ -43,15 +44,9 @@ NEUTRAL: dict[str, tuple[object, ...]] = {
     "decoder_learned_pos": (False, None),
     "layernorm_embedding": (False, None),
     "adaptive_softmax_cutoff": (None, ""),
-    "adaptive_input": (False, None),
-    "character_embeddings": (False, None),
     "no_cross_attention": (False, None),
     "cross_self_attention": (False, None),
     "no_decoder_final_norm": (False, None),
-    "scale_attn": (False, None),
-    "scale_heads": (False, None),
-    "scale_fc": (False, None),
-    "scale_resids": (False, None),
 }
 # Tensors without learned values: versions, computed sinusoids, and the buffers into which fairseq
 # 0.12 copies an encoder layer's weights when it loads them.
@@ -107,15 +102,7 @@ def _text(text: TextOptions) -> dict[str, Any]:
 
 
 class FairseqConversion(Conversion):
-    """The conversion of one checkpoint.
-
-    Args:
-        path: of the checkpoint.
-        dictionaries: one that both languages share, or source and target.
-
-    Raises:
-        UserError: naming a file that is missing, damaged, something else, or could run code.
-    """
+    """The conversion of one checkpoint, with the arguments of `convert`."""
 
     def __init__(self, path: Path, dictionaries: Sequence[Path]) -> None:
         super().__init__(path, *_read_checkpoint(path))

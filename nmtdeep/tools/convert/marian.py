@@ -100,14 +100,7 @@ def convert(
 
 
 class MarianConversion(Conversion):
-    """The conversion of one model.
-
-    Args:
-        folder: the model.
-
-    Raises:
-        UserError: naming a file that is missing, damaged, or could run code.
-    """
+    """The conversion of the model in a folder."""
 
     def __init__(self, folder: Path) -> None:
         settings = files.read_json(folder / CONFIG, hint=HINT)

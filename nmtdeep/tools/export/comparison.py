@@ -19,14 +19,14 @@ from nmtdeep.scoring.metrics import Score, score_texts, usual_metrics
 from nmtdeep.scoring.texts import Texts
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import EOS
-from nmtdeep.tools.export.calibration import (
+from nmtdeep.tools.export.to_ctranslate2 import search_options
+from nmtdeep.tools.export.to_firefox import (
     activation_factors,
     clear_unused,
     greedy_translator,
     round_by,
+    vocabularies,
 )
-from nmtdeep.tools.export.to_ctranslate2 import search_options
-from nmtdeep.tools.export.to_firefox import vocabularies
 from nmtdeep.units import percent
 
 WARM_UP = 8

@@ -10,13 +10,7 @@ from pathlib import Path
 from nmtdeep import __version__, checkpoint, files
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.errors import Problem, UserError
-from nmtdeep.tools.export import (
-    calibration,
-    readme,
-    to_ctranslate2,
-    to_firefox,
-    to_huggingface,
-)
+from nmtdeep.tools.export import readme, to_ctranslate2, to_firefox, to_huggingface
 
 # The file that distinguishes an export from a directory that must not be replaced.
 NOTE = "export.json"
@@ -94,8 +88,8 @@ def export_firefox(run: Path, out: Path, *, lines: Sequence[str], overwrite: boo
     problems = to_firefox.unsupported(loaded.recipe)
     _refuse("Firefox's engine does not support the model", run, hint, problems)
     model, pipeline = loaded.model, loaded.pipeline
-    calibration.clear_unused(model, pipeline)
-    factors = calibration.activation_factors(model, pipeline, lines)
+    to_firefox.clear_unused(model, pipeline)
+    factors = to_firefox.activation_factors(model, pipeline, lines)
     sides = pipeline.source, pipeline.target
     names = to_firefox.vocabularies(sides)
     with _export(loaded, out, "firefox") as folder:

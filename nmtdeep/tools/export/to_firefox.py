@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from contextlib import ExitStack
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,10 +17,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from nmtdeep.config import slots
+from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.model import Model
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.text import SentencePiece as Tokenizer
 from nmtdeep.config.text import Text
+from nmtdeep.decoding.searcher import Searcher
+from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import Problem
 from nmtdeep.model.layers.attention import CrossAttention, SelfAttention
 from nmtdeep.model.layers.feed_forward import FeedForward
@@ -27,14 +31,19 @@ from nmtdeep.model.layers.linear import Linear
 from nmtdeep.model.layers.residual import DeepNorm, Normed
 from nmtdeep.model.layers.rounding import LARGEST, factor
 from nmtdeep.model.layers.ssru import Ssru
+from nmtdeep.model.quantization import roundings
 from nmtdeep.model.transformer import Layer, Transformer
-from nmtdeep.text.pipeline import Side
+from nmtdeep.text.pipeline import Side, TextPipeline
 from nmtdeep.text.sentencepiece import SentencePiece
-from nmtdeep.text.vocabulary import EOS, SPECIALS, UNK
+from nmtdeep.text.vocabulary import EOS, PAD, SPECIALS, UNK
 from nmtdeep.tools.export.weights import other_values
 
 VERSION, ALIGNMENT = 1, 256
 FLOAT, BYTES, INTEGERS = 0x404, 0x101, 0x4101
+# The engine's search: the best next token, at most ceil(2 n) + 4 of them and the end.
+GREEDY = DecodingOptions(
+    beam=1, max_length_factor=2.0, max_length_constant=5, device="cpu", precision="fp32"
+)
 # Added to the logit of a type that no translation may have.
 NEVER = -1e9
 # The values that the engine computes, by key of the section `model`.
@@ -118,6 +127,45 @@ def _unsupported_text(text: Text) -> Iterator[Problem]:
         yield Problem("the engine has no tags of corpora", "text.tags", "leave them out")
 
 
+def greedy_translator(model: Transformer, pipeline: TextPipeline) -> Translator:
+    """A translator that searches as the engine does, by the modules of `model` as they are."""
+    fillers = pipeline.target.vocabulary.fillers
+    return Translator(Searcher([model], GREEDY, fillers=fillers), pipeline)
+
+
+def activation_factors(
+    model: Transformer, pipeline: TextPipeline, lines: Sequence[str]
+) -> dict[nn.Module, float]:
+    """127 / max |x| of the inputs x of each linear map in greedy translations of `lines`."""
+    largest: dict[nn.Module, float] = {}
+
+    def note(module: nn.Module, inputs: Any) -> None:
+        x: Tensor = inputs[0]
+        largest[module] = max(largest.get(module, 0.0), float(x.detach().abs().max()))
+
+    with ExitStack() as hooks:
+        for module in model.modules():
+            if isinstance(module, Linear):
+                hooks.enter_context(module.register_forward_pre_hook(note))
+        list(greedy_translator(model, pipeline).translate(lines))
+    return {module: LARGEST / (value or 1.0) for module, value in largest.items()}
+
+
+def round_by(model: Transformer, factors: Mapping[nn.Module, float]) -> None:
+    """Round weights, embeddings and inputs as the exported file does."""
+    for module, rounding in roundings(model):
+        rounding.activation = factors.get(module)
+        module.rounding = rounding
+
+
+def clear_unused(model: Transformer, pipeline: TextPipeline) -> None:
+    """Set the rows of types that no text has to zero, so that they do not widen the range."""
+    sides = (pipeline.source, model.source_embedding), (pipeline.target, model.target_embedding)
+    with torch.no_grad():
+        for side, embedding in sides:
+            embedding.weight[[PAD, *side.vocabulary.fillers]] = 0
+
+
 def vocabularies(sides: tuple[Side, Side]) -> tuple[str, str]:
     """Names of the files of the source's and the target's SentencePiece model."""
     if sides[0].model == sides[1].model:
@@ -175,7 +223,7 @@ def items(
 
     Args:
         sides: source and target, each with its SentencePiece model.
-        factors: of the inputs of linear maps, of the output's too; see `calibration`.
+        factors: of the inputs of linear maps, of the output's too, by `activation_factors`.
     """
     for prefix, residual in _residuals(transformer):
         name = prefix + NORMS.get(type(residual.sublayer), "ffn_ffn")

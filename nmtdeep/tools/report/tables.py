@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import fmean
 from typing import Any
 
-from nmtdeep.config.load import load_recipe
-from nmtdeep.config.names import list_recipes
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import differences, display
 from nmtdeep.scoring import Score
@@ -108,16 +106,12 @@ def cost(histories: Iterable[RunHistory]) -> PageTable:
 def recipes(histories: Sequence[RunHistory]) -> Iterator[dict[str, Any]]:
     """The recipe of each run: its differences from others, then all of it as YAML.
 
-    It is compared with the first run's, the shipped one of the same description, and the defaults.
+    It is compared with the first run's, and with the defaults.
     """
-    shipped = {description: name for name, description in list_recipes().items()}
     for run in histories:
-        others: list[tuple[str, Recipe]] = []
+        others = [("the defaults", Recipe())]
         if run is not histories[0]:
-            others.append((f"the run {histories[0].name}", histories[0].recipe))
-        if name := shipped.get(run.recipe.description):
-            others.append((f"the recipe {name}", load_recipe(name)))
-        others.append(("the defaults", Recipe()))
+            others.insert(0, (f"the run {histories[0].name}", histories[0].recipe))
         yield {
             "run": run.name,
             "description": run.recipe.description,

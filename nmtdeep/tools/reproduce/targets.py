@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from rich.table import Table
@@ -27,16 +27,6 @@ from nmtdeep.model.build import build
 from nmtdeep.units import counted
 
 PAPERS = ("li-2020", "wang-2019", "xu-2020", "zhang-2019")
-
-
-class Row(NamedTuple):
-    """A row of a paper's table that has a recipe."""
-
-    recipe: str
-    row: str
-    scores: str
-    printed: str
-    ours: str
 
 
 @cache
@@ -112,12 +102,13 @@ def trained(name: str) -> tuple[Table | None, str]:
     title = next(iter(recipes.values())).reference.paper
     headings = ("recipe", "row", "printed scores", "parameters, printed", "ours")
     note = "ours: of the recipe's model, with the vocabulary that the paper's counts imply"
-    note = note if any(row.ours for row in rows) else ""
+    note = note if any(row[-1] for row in rows) else ""
     shown = tables.table(headings, rows, text=3, title=title, note=note)
     return shown, _commands(name.partition("/")[0])
 
 
-def _row(name: str, recipe: Recipe) -> Row:
+def _row(name: str, recipe: Recipe) -> tuple[str, ...]:
+    """Recipe, row, printed scores, parameters as printed, and ours."""
     reference = recipe.reference
     scores = ", ".join(f"{metric} {score:g}" for metric, score in reference.scores.items())
     types = published()["vocabularies"].get(name.rpartition("/")[0])
@@ -125,7 +116,7 @@ def _row(name: str, recipe: Recipe) -> Row:
     if types and reference.parameters:
         digits = len(reference.parameters.partition(".")[2].rstrip("M"))
         ours = f"{parameters(recipe, types) / 1e6:.{digits}f}M"
-    return Row(name, reference.row, scores or "none", reference.parameters, ours)
+    return name, reference.row, scores or "none", reference.parameters, ours
 
 
 def parameters(recipe: Recipe, types: Sequence[int]) -> int:

@@ -17,7 +17,7 @@ from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.sentencepiece import learn
 from nmtdeep.text.vocabulary import EOS, shared_or_separate
-from nmtdeep.tools.export import calibration, to_firefox
+from nmtdeep.tools.export import to_firefox
 
 from .models import update
 
@@ -164,18 +164,18 @@ def test_the_engine_translates_as_our_rounded_model(changes, plain, monkeypatch)
         text = pipeline(settings)
         model = trained(settings, text, updates=200)
     assert to_firefox.unsupported(settings) == []
-    calibration.clear_unused(model, text)
-    factors = calibration.activation_factors(model, text, LINES[:40])
+    to_firefox.clear_unused(model, text)
+    factors = to_firefox.activation_factors(model, text, LINES[:40])
     sides = text.source, text.target
     content = to_firefox.pack([*to_firefox.items(model, settings.model, sides, factors)])
     models = [to_firefox.sentencepiece_of(side).content for side in sides]
     engine = fxtranslate.Translator(content, *models)
     theirs = [engine.translate(line) for line in LINES]
-    calibration.round_by(model, factors)
+    to_firefox.round_by(model, factors)
     if "vnni" not in engine.backend():
         monkeypatch.setattr(Linear, "forward", saturating)
     try:
-        ours = [each.text for each in calibration.greedy_translator(model, text).translate(LINES)]
+        ours = [each.text for each in to_firefox.greedy_translator(model, text).translate(LINES)]
     finally:
         for module in model.modules():
             if hasattr(module, "rounding"):
