@@ -16,7 +16,27 @@ from torch import Tensor
 PAD, EOS, UNK = 1, 2, 3
 
 
-class FairseqLike:
+class Drawn:
+    """Random weights by name."""
+
+    def __init__(self, seed: int, width: int = 8) -> None:
+        self.width = width
+        self.generator = torch.Generator().manual_seed(seed)
+        self.state: dict[str, Tensor] = {}
+
+    def draw(self, *shape: int, around: float = 0.0) -> Tensor:
+        return around + 0.4 * torch.randn(shape, generator=self.generator)
+
+    def draw_norm(self, name: str) -> None:
+        self.state[f"{name}.weight"] = self.draw(self.width, around=1.0)
+        self.state[f"{name}.bias"] = self.draw(self.width)
+
+    def draw_linear(self, name: str, outputs: int, inputs: int) -> None:
+        self.state[f"{name}.weight"] = self.draw(outputs, inputs)
+        self.state[f"{name}.bias"] = self.draw(outputs)
+
+
+class FairseqLike(Drawn):
     """Random weights under fairseq's names, and their logits.
 
     Args:
@@ -38,12 +58,11 @@ class FairseqLike:
         softmax: bool = False,
         biases: bool = True,
     ) -> None:
+        super().__init__(seed=5)
         self.pre_norm, self.history = pre_norm, history
-        self.width, self.heads, self.inner, self.biases = 8, 2, 12, biases
+        self.heads, self.inner, self.biases = 2, 12, biases
         self.softmax, self.groups = softmax, groups
         self.depths = dict(zip(("encoder", "decoder"), depths, strict=True))
-        self.generator = torch.Generator().manual_seed(5)
-        self.state: dict[str, Tensor] = {}
         for side in self.depths:
             self._draw_stack(side)
         self._draw_embeddings(types, sharing)
@@ -61,9 +80,6 @@ class FairseqLike:
             target_lang="de",
         )
 
-    def draw(self, *shape: int, around: float = 0.0) -> Tensor:
-        return around + 0.4 * torch.randn(shape, generator=self.generator)
-
     def _draw_embeddings(self, types: tuple[int, int], sharing: str) -> None:
         target = self.draw(types[1], self.width)
         source = target if sharing == "all" else self.draw(types[0], self.width)
@@ -77,32 +93,24 @@ class FairseqLike:
         for layer in range(self.depths[side]):
             name = f"{side}.layers.{layer}"
             for place, block in enumerate(blocks):
-                self._draw_norm(f"{name}.layer_norms.{place}")
+                self.draw_norm(f"{name}.layer_norms.{place}")
                 if block != "final":
                     self._draw_attention(f"{name}.{block}")
-            self._draw_linear(f"{name}.fc1", self.inner, self.width)
-            self._draw_linear(f"{name}.fc2", self.width, self.inner)
+            self.draw_linear(f"{name}.fc1", self.inner, self.width)
+            self.draw_linear(f"{name}.fc2", self.width, self.inner)
         if self.pre_norm:
-            self._draw_norm(f"{side}.layer_norm")
+            self.draw_norm(f"{side}.layer_norm")
         self.state[f"{side}.embed_positions._float_tensor"] = torch.zeros(1)
         count = self.depths[side] + 1
         if self.history:
             shape = (count, count, self.groups)[: 3 if self.history == "dlcl" else 2]
             self.state[f"{side}.history.weight"] = self.draw(*shape, around=0.5)
             for number in range(1, count) if self.history == "dlcl" else range(count - 1):
-                self._draw_norm(f"{side}.history.layer_norms.{number}")
-
-    def _draw_norm(self, name: str) -> None:
-        self.state[f"{name}.weight"] = self.draw(self.width, around=1.0)
-        self.state[f"{name}.bias"] = self.draw(self.width)
-
-    def _draw_linear(self, name: str, outputs: int, inputs: int) -> None:
-        self.state[f"{name}.weight"] = self.draw(outputs, inputs)
-        self.state[f"{name}.bias"] = self.draw(outputs)
+                self.draw_norm(f"{side}.history.layer_norms.{number}")
 
     def _draw_attention(self, name: str) -> None:
         self.state[f"{name}.in_proj_weight"] = self.draw(3 * self.width, self.width)
-        self._draw_linear(f"{name}.out_proj", self.width, self.width)
+        self.draw_linear(f"{name}.out_proj", self.width, self.width)
         if self.biases:
             self.state[f"{name}.in_proj_bias"] = self.draw(3 * self.width)
         else:

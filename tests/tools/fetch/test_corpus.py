@@ -15,7 +15,7 @@ from nmtdeep.tools.fetch.catalog import Source, load_catalog, split_member
 from nmtdeep.tools.fetch.corpus import Fetch
 
 from .archives import sgm, small, tar, xml
-from .server import Server
+from .conftest import Server
 
 CATALOG = load_catalog()
 
