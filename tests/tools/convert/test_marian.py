@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from nmtdeep import checkpoint
 from nmtdeep.errors import CheckpointError, UserError
@@ -28,10 +27,6 @@ CHOICES: dict[str, dict[str, Any]] = {
 }
 
 
-def converted(ids: list[int], rows: dict[int, int]) -> list[int]:
-    return [rows[id] for id in ids]
-
-
 def our_ids(like: MarianLike, side: int, tokens: tuple[str, ...]) -> dict[int, int]:
     """Our id of each of theirs, by the pieces' spelling."""
     names = {"</s>": EOS, "<unk>": 2, "<pad>": PAD}
@@ -41,46 +36,34 @@ def our_ids(like: MarianLike, side: int, tokens: tuple[str, ...]) -> dict[int, i
     }
 
 
-def logits(loaded: checkpoint.Loaded, source: list[list[int]], target: list[list[int]]) -> Tensor:
-    longest = max(map(len, source))
-    padded = torch.tensor([ids + [PAD] * (longest - len(ids)) for ids in source])
-    model = loaded.model.double()
-    with torch.inference_mode():
-        return model.output(model(padded, torch.tensor(target)))
-
-
-def compare(like: MarianLike, theirs: Any, folder: Path) -> None:
-    """Logits of two sentences in float64, and after each step of decoding."""
-    loaded = checkpoint.load(folder)
-    sides = (loaded.pipeline.source, loaded.pipeline.target)
-    rows = [
-        our_ids(like, min(number, len(like.vocabularies) - 1), side.vocabulary.tokens)
-        for number, side in enumerate(sides)
-    ]
-    pad, start = like.settings["pad_token_id"], like.settings["decoder_start_token_id"]
-    source, target = [[7, 5, 9, 4, 0], [10, 3, 0]], [[start, 4, 8], [start, 6, 3]]
-    padded = torch.tensor([ids + [pad] * (5 - len(ids)) for ids in source])
-    with torch.inference_mode():
-        expected = theirs.double()(
-            input_ids=padded,
-            attention_mask=padded != pad,
-            decoder_input_ids=torch.tensor(target),
-        ).logits
-    shown = [[EOS, *converted(ids[1:], rows[1])] for ids in target]
-    mine = logits(loaded, [converted(ids, rows[0]) for ids in source], shown)
-    columns = sorted(rows[1])
-    picked = mine[:, :, [rows[1][id] for id in columns]]
-    torch.testing.assert_close(picked, expected[:, :, columns], rtol=1e-6, atol=1e-6)
-    assert mine.shape == expected.shape, "ids without a piece have logits too"
-
-
 @pytest.mark.parametrize("name", CHOICES)
 def test_logits_are_those_of_transformers(name, tmp_path):
+    """Of two sentences in float64, after each token."""
     transformers = pytest.importorskip("transformers")
     like = MarianLike(**CHOICES[name])
     folder = like.write(tmp_path / "theirs")
     convert(folder, tmp_path / "out")
-    compare(like, transformers.MarianMTModel.from_pretrained(folder), tmp_path / "out")
+    theirs = transformers.MarianMTModel.from_pretrained(folder).double()
+    loaded = checkpoint.load(tmp_path / "out")
+    rows = [
+        our_ids(like, min(number, len(like.vocabularies) - 1), side.vocabulary.tokens)
+        for number, side in enumerate((loaded.pipeline.source, loaded.pipeline.target))
+    ]
+    pad, start = like.settings["pad_token_id"], like.settings["decoder_start_token_id"]
+    source = torch.tensor([[7, 5, 9, 4, 0], [10, 3, 0, pad, pad]])
+    target = torch.tensor([[start, 4, 8], [start, 6, 3]])
+    mine = source.clone().apply_(rows[0].__getitem__), target.clone().apply_(rows[1].__getitem__)
+    mine[1][:, 0] = EOS
+    model = loaded.model.double()
+    with torch.inference_mode():
+        expected = theirs(
+            input_ids=source, attention_mask=source != pad, decoder_input_ids=target
+        ).logits
+        found = model.output(model(*mine))
+    columns = sorted(rows[1])
+    picked = found[:, :, [rows[1][id] for id in columns]]
+    torch.testing.assert_close(picked, expected[:, :, columns], rtol=1e-6, atol=1e-6)
+    assert found.shape == expected.shape, "ids without a piece have logits too"
 
 
 def test_older_files_have_half_precision_all_tables_and_positions(tmp_path):
