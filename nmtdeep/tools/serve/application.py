@@ -57,7 +57,7 @@ class Service:
     async def _translate(self, request: Request) -> list[Translation]:
         if self.open > self.options.max_requests:
             reason = f"more than {self.options.max_requests} requests at once: try again later"
-            raise RequestRefusedError(503, reason, retry=1)
+            raise RequestRefusedError(503, reason)
         # A browser does not let a page of another site send this type without permission.
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
@@ -176,7 +176,7 @@ async def _unless_disconnected(
 
 
 async def _refuse(_: Request, refusal: Any) -> JSONResponse:
-    headers = {"Retry-After": str(refusal.retry)} if refusal.retry else None
+    headers = {"Retry-After": "1"} if refusal.status in (429, 503) else None
     return _reason(refusal.status, refusal.reason, headers)
 
 

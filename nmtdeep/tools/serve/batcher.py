@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,8 +14,6 @@ from nmtdeep.decoding.translation import Translation
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.tools.serve import ServiceOptions
 from nmtdeep.tools.serve.messages import RequestRefusedError
-
-LONGEST_RETRY = 60
 
 
 class Line(NamedTuple):
@@ -39,7 +35,6 @@ class Batcher:
         self._translator = translator
         self._options = options
         self._requests: deque[deque[Line]] = deque()  # the waiting lines of each
-        self._seconds_per_line = 0.0
         self._arrived = asyncio.Event()
 
     @property
@@ -54,9 +49,7 @@ class Batcher:
             UserError: if the translator refuses one of them.
         """
         if self.waiting + len(lines) > self._options.max_queue:
-            seconds = math.ceil(self.waiting * self._seconds_per_line)
-            reason = f"{self.waiting} lines are waiting: try again later"
-            raise RequestRefusedError(429, reason, retry=min(max(1, seconds), LONGEST_RETRY))
+            raise RequestRefusedError(429, f"{self.waiting} lines are waiting: try again later")
         new = asyncio.get_running_loop().create_future
         request = deque(Line(text, number, new()) for number, text in enumerate(lines))
         translations = asyncio.gather(*(line.translation for line in request))
@@ -88,10 +81,8 @@ class Batcher:
             if not batch:
                 self._arrived.clear()
                 continue
-            began = time.perf_counter()
-            work = asyncio.get_running_loop().run_in_executor(thread, self._translate, batch)
-            outcomes = await work
-            self._seconds_per_line = (time.perf_counter() - began) / len(batch)
+            loop = asyncio.get_running_loop()
+            outcomes = await loop.run_in_executor(thread, self._translate, batch)
             for line, outcome in zip(batch, outcomes, strict=True):
                 if line.translation.done():  # the caller has left
                     continue

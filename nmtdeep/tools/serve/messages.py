@@ -32,14 +32,12 @@ class RequestRefusedError(Exception):
 
     Args:
         status: of HTTP.
-        retry: seconds after which the same request may be answered.
     """
 
-    def __init__(self, status: int, reason: str, *, retry: int | None = None) -> None:
+    def __init__(self, status: int, reason: str) -> None:
         super().__init__(status, reason)
         self.status = status
         self.reason = reason
-        self.retry = retry
 
 
 def request_form(options: ServiceOptions) -> Any:

@@ -134,7 +134,7 @@ def test_an_unknown_address_is_answered_with_the_known_ones(real):
         assert "\x1b" not in json.loads(answer.body)["reason"]
 
 
-def test_a_full_queue_refuses_with_the_seconds_to_wait(shouter):
+def test_a_full_queue_refuses_more_lines(shouter):
     with (
         service(shouter, batch_lines=2, max_queue=4, max_lines=4) as port,
         ThreadPoolExecutor(2) as clients,
@@ -146,8 +146,7 @@ def test_a_full_queue_refuses_with_the_seconds_to_wait(shouter):
         until(lambda: health(port)["waiting_lines"] == 3)
         refused = ask(port, body("f", "g"))
         shouter.gate.set()
-        assert refused.status == 429
-        assert 1 <= int(refused.headers["retry-after"]) <= 60
+        assert (refused.status, refused.headers["retry-after"]) == (429, "1")
         assert (first.result(SECONDS), second.result(SECONDS)) == (["A", "B"], ["C", "D", "E"])
         assert translate(port, ["f", "g"]) == ["F", "G"]
 
