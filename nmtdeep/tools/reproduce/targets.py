@@ -27,6 +27,8 @@ from nmtdeep.model.build import build
 from nmtdeep.units import counted
 
 PAPERS = ("li-2020", "wang-2019", "xu-2020", "zhang-2019")
+# Begin of those commands of figures that are cheap enough to be run.
+RUN = "nmtdeep analyze "
 
 
 @cache
@@ -77,20 +79,15 @@ def checked(name: str) -> str:
 
 def needs_data(name: str) -> bool:
     """Whether a target is measured on sentences."""
-    if name in published()["measured"]:
-        return True
-    return any(is_run(line) and "DATA" in line for line in figure(name).get("commands", ()))
+    commands = figure(name).get("commands", ())
+    is_measured = name in published()["measured"]
+    return is_measured or any(line.startswith(RUN) and "DATA" in line for line in commands)
 
 
 def figure(name: str) -> dict[str, Any]:
     """What `published.yaml` has about a figure; empty for a table."""
     found: dict[str, Any] = published()["figures"].get(name, {})
     return found
-
-
-def is_run(command: str) -> bool:
-    """Whether a figure's command is cheap enough to be run."""
-    return command.startswith("nmtdeep analyze ")
 
 
 def trained(name: str) -> tuple[Table | None, str]:
