@@ -180,17 +180,11 @@ class FairseqConversion(Conversion):
 
 
 def _read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Read a checkpoint by torch's `weights_only` reader, which builds no objects but tensors.
-
-    The settings of older checkpoints are an `argparse.Namespace`, which it may build. Instead of
-    fairseq's meters it builds empty classes of the same names.
-
-    Returns:
-        Settings of the model, under the names of fairseq's options; weights and buffers by name.
-    """
+    """Settings of the model, by the names of fairseq's options; weights and buffers by name."""
     if not path.is_file():
         hint = "pass a checkpoint of fairseq, such as checkpoint_best.pt"
         raise CheckpointError("no such file", where=path, hint=hint)
+    # Settings of older checkpoints are a Namespace; in place of meters are empty classes.
     meters = [
         type(name, (), {"__module__": module, "__qualname__": name})
         for module in METER_MODULES
@@ -208,16 +202,13 @@ def _read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def _settings(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The flat settings: `args` of old checkpoints, `cfg.model` (and `cfg.task`) of newer ones.
-
-    The newest versions write `encoder_layers` as `{"encoder": {"layers": 6}}`. Empty without any.
-    """
+    """The flat settings: `args` of old checkpoints, `cfg.model` (and `cfg.task`) of newer ones."""
     if args := _mapping(content.get("args")):
         return args
     cfg = _mapping(content.get("cfg"))
     model = _mapping(cfg.get("model"))
     settings = {**_mapping(cfg.get("task")), **model} if model else {}
-    for side in ("encoder", "decoder"):
+    for side in ("encoder", "decoder"):  # the newest: {"encoder": {"layers": 6}}
         inner = _mapping(settings.pop(side, None))
         settings |= {f"{side}_{name}": value for name, value in inner.items()}
     return settings

@@ -125,9 +125,6 @@ class MarianConversion(Conversion):
         """Convert the tables and the output's bias, with rows in the order of the vocabularies.
 
         As in transformers, a tied table is read under the first of its names.
-
-        Args:
-            sides: ids by piece, of source and target.
         """
         shared = ["shared.weight"] if self.settings["share_encoder_decoder_embeddings"] else []
         source = self.need(*shared, "encoder.embed_tokens.weight")
@@ -217,9 +214,6 @@ def _in_our_order(
     """The vocabulary of `count` ids, and the id of theirs for each of ours.
 
     An id without a piece, or with one that no line of a file can hold, becomes a filler.
-
-    Args:
-        specials: their ids of our special types.
     """
     pieces = {
         id: piece for piece, id in ids.items() if "\n" not in piece and not is_reserved(piece)
