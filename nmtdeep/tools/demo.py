@@ -1,4 +1,4 @@
-"""The demo: from the shipped corpus to scores and sample translations."""
+"""The demo: every step on a small corpus that ships with the package."""
 
 from __future__ import annotations
 
