@@ -15,7 +15,7 @@ from nmtdeep.text.lines import PACKED, read_lines
 from nmtdeep.text.pairs import find_text
 from nmtdeep.text.pipeline import TextPipeline, words_of
 from nmtdeep.text.vocabulary import EOS, UNK, Vocabulary, is_reserved, shared_or_separate
-from nmtdeep.tools.convert.fairseq_files import read_dictionary
+from nmtdeep.tools.convert.fairseq import read_dictionary
 
 SENTENCES = (
     'The cat\'s hat & the "dog" | <b> [x].',

@@ -153,7 +153,7 @@ def test_help_does_not_wait_for_torch():
         "for command in ([], ['train'], ['serve']):\n"
         "    try: app([*command, '--help'])\n"
         "    except SystemExit as left: assert not left.code\n"
-        "slow = {'torch', 'numpy', 'matplotlib', 'fastapi', 'sacrebleu', 'sacremoses'}\n"
+        "slow = {'torch', 'numpy', 'matplotlib', 'starlette', 'sacrebleu', 'sacremoses'}\n"
         "slow &= set(sys.modules)\n"
         "sys.exit(f'imported {slow}' if slow else 0)"
     )

@@ -101,8 +101,10 @@ def _prints_result(command: str, values: dict[str, Any]) -> bool:
     """Whether stdout gets a result, and not only messages about files or a service."""
     if any(values.get(name) for name in ("dry_run", "as_json")):
         return True
-    places = {str(values.get(name) or "-") for name in ("out", "output", "csv", "plot", "port")}
-    return command not in ("plot", "average_checkpoints") and places <= {"-", "/dev/stdout"}
+    if command in ("plot", "average_checkpoints", "serve"):
+        return False
+    places = {str(values.get(name) or "-") for name in ("out", "output", "csv", "plot")}
+    return places <= {"-", "/dev/stdout"}
 
 
 @cache

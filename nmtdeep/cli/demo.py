@@ -21,6 +21,6 @@ def demo(
     """
     check_place(out, "--out")
     options.prepare_training(threads)
-    from nmtdeep.tools.demo.journey import run_demo
+    from nmtdeep.tools.demo import run_demo
 
     run_demo(out, threads=threads, device=device)

@@ -15,11 +15,10 @@ _EXTRAS = {
     "backports": "zstd",
     "backports.zstd": "zstd",
     "ctranslate2": "export",
-    "fastapi": "serve",
+    "starlette": "serve",
     "jieba": "chinese",
     "jinja2": "report",
     "matplotlib": "pictures",
-    "prometheus_client": "serve",
     "py3langid": "language-id",
     "uvicorn": "serve",
 }

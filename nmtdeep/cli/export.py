@@ -15,10 +15,9 @@ from nmtdeep.tools.export import Quantization
 if TYPE_CHECKING:
     from nmtdeep.scoring.texts import Texts
     from nmtdeep.tools.export.comparison import ExportCheck
-    from nmtdeep.tools.export.exporter import Exported
 
-# Exit code if the written model is worse, or if only the model card was written.
-INCOMPLETE = 3
+# Exit code if the written model is worse.
+WORSE = 3
 
 
 def export(
@@ -31,7 +30,6 @@ def export(
     check: Annotated[tuple[Path, Path] | None, Option(metavar="SOURCE REFERENCE")] = None,
     max_loss: Annotated[float, Option(min=0)] = 0.1,
     overwrite: options.Overwrite = False,
-    threads: options.Threads = None,
 ) -> None:
     """Write a model for another program: CTranslate2, transformers, or Firefox's engine.
 
@@ -45,11 +43,9 @@ def export(
             ranges of 8-bit activations are measured.
         check: ctranslate2, firefox: translate with both programs and compare BLEU and speed.
         max_loss: Largest loss of BLEU in --check; more is exit code 3.
-        threads: ctranslate2: number of CPU threads of --check.
     """
     given = {
         "--quantization": ("ctranslate2", quantization),
-        "--threads": ("ctranslate2", threads),
         "--calibrate": ("firefox", calibrate),
         "--check": ("ctranslate2 or firefox", check),
     }
@@ -58,7 +54,10 @@ def export(
             what, hint = f"only works with --to {programs}", "leave it out"
             raise UserError(what, where=name, hint=hint)
     if to == "huggingface":
-        _to_huggingface(run, out, overwrite=overwrite)
+        from nmtdeep.tools.export.exporter import export_huggingface
+
+        checkpoint = export_huggingface(run, out, overwrite=overwrite)
+        _echo_written(out, checkpoint, "transformers, with a model card")
         return
     from nmtdeep.scoring.texts import read_texts
 
@@ -66,7 +65,7 @@ def export(
     if to == "firefox":
         comparison = _to_firefox(run, out, calibrate, texts, overwrite=overwrite)
     else:
-        comparison = _to_ctranslate2(run, out, quantization, texts, threads, overwrite=overwrite)
+        comparison = _to_ctranslate2(run, out, quantization, texts, overwrite=overwrite)
     if comparison is None:
         return
     typer.echo("\n".join(comparison.summary()))
@@ -81,7 +80,7 @@ def export(
             f"--max-loss {max_loss:g}: {hint}",
             err=True,
         )
-        raise typer.Exit(INCOMPLETE)
+        raise typer.Exit(WORSE)
 
 
 def _to_ctranslate2(
@@ -89,18 +88,15 @@ def _to_ctranslate2(
     out: Path,
     quantization: Quantization | None,
     texts: Texts | None,
-    threads: int | None,
     *,
     overwrite: bool,
 ) -> ExportCheck | None:
     from nmtdeep.tools.export.comparison import check_ctranslate2
     from nmtdeep.tools.export.exporter import export_ctranslate2
 
-    done = export_ctranslate2(run, out, quantization=quantization, overwrite=overwrite)
-    typer.echo(f"{_written(out, done, 'CTranslate2')}, weights as {quantization or 'float32'}")
-    if texts is None:
-        return None
-    return check_ctranslate2(done.checkpoint, out, texts, threads=threads)
+    checkpoint = export_ctranslate2(run, out, quantization=quantization, overwrite=overwrite)
+    _echo_written(out, checkpoint, f"CTranslate2, weights as {quantization or 'float32'}")
+    return check_ctranslate2(checkpoint, out, texts) if texts else None
 
 
 def _to_firefox(
@@ -114,36 +110,16 @@ def _to_firefox(
         hint = "pass source text of a few hundred lines, such as that of the validation set"
         raise UserError("is missing", where="--calibrate", hint=hint)
     lines = list(read_lines(calibrate))
-    done = export_firefox(run, out, lines=lines, overwrite=overwrite)
-    typer.echo(f"{_written(out, done, 'fxtranslate')}, weights and activations of 8 bits")
-    if texts is None:
-        return None
-    return check_firefox(done.checkpoint, out, texts, calibration=lines)
+    checkpoint = export_firefox(run, out, lines=lines, overwrite=overwrite)
+    _echo_written(out, checkpoint, "fxtranslate, weights and activations of 8 bits")
+    return check_firefox(checkpoint, out, texts, calibration=lines) if texts else None
 
 
-def _written(out: Path, done: Exported, program: str) -> str:
+def _echo_written(out: Path, checkpoint: Path, what: str) -> None:
     from nmtdeep.checkpoint import MODEL
     from nmtdeep.files import size_of
     from nmtdeep.units import size
 
-    sizes = (
-        f"{size(size_of(out))} in all; its weights were {size(size_of(done.checkpoint / MODEL))}"
-    )
-    return f"{out}: {'/'.join(done.checkpoint.parts[-2:])} for {program}, {sizes}"
-
-
-def _to_huggingface(run: Path, out: Path, *, overwrite: bool) -> None:
-    from nmtdeep.tools.export.exporter import export_huggingface
-
-    done = export_huggingface(run, out, overwrite=overwrite)
-    if not done.problems:
-        model = "/".join(done.checkpoint.parts[-2:])
-        typer.echo(f"{out}: {model} for transformers ({done.name}), and its model card")
-        return
-    typer.echo(
-        f"nmtdeep: {out} has only a model card: transformers has no class for this model "
-        f"({'; '.join(map(str, done.problems))}): translate with nmtdeep, try --to ctranslate2, or "
-        "train a model with these changes",
-        err=True,
-    )
-    raise typer.Exit(INCOMPLETE)
+    before, after = size(size_of(checkpoint / MODEL)), size(size_of(out))
+    model = "/".join(checkpoint.parts[-2:])
+    typer.echo(f"{out}: {model} for {what}: {after} in all; its weights were {before}")

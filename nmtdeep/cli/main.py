@@ -35,7 +35,7 @@ COMMANDS = {
     "inspect": "nmtdeep inspect run",
     "plot": "nmtdeep plot run other-run --plot curves.svg",
     "reproduce": "nmtdeep reproduce zhang-2019/table-3",
-    "report": "nmtdeep report run other-run --data data -o report.html",
+    "report": "nmtdeep report run other-run -o report.html",
     "export": "nmtdeep export run --to ctranslate2 --out exported",
     "serve": "nmtdeep serve -m run --port 8000",
 }

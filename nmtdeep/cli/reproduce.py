@@ -59,7 +59,7 @@ def reproduce(
     for command in figure.get("commands", ()):
         words = [str(data) if word == "DATA" and data else word for word in command.split()]
         typer.echo(f"$ {shlex.join(words)}")
-        if tool.is_run(command):
+        if command.startswith(tool.RUN):
             from nmtdeep.cli.main import app
 
             app(words[1:], prog_name="nmtdeep", standalone_mode=False)

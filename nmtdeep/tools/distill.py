@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat, zip_longest
 from pathlib import Path
@@ -230,7 +230,9 @@ def _picked(
     job: Distillation, reference: Path | None
 ) -> Iterator[tuple[str, dict[str, Any], str | None]]:
     """Source, translation and reference of each line."""
-    nearest = _nearness(job.metric)
+    import sacrebleu
+
+    score: Any = {"chrf": sacrebleu.sentence_chrf, "bleu": sacrebleu.sentence_bleu}[job.metric]
     given = repeat(None) if reference is None else read_lines(reference, empty="allow")
     records = read_lines(job.candidates, empty="allow")
     pairs = zip(records, given, strict=False) if reference is None else zip_longest(records, given)
@@ -241,18 +243,10 @@ def _picked(
         record = json.loads(line)
         candidates = record["translations"]
         if job.pick == "reference" and wanted is not None:
-            picked = max(candidates, key=lambda each: nearest(each["text"], wanted))
+            picked = max(candidates, key=lambda each: score(each["text"], [wanted]).score)
         else:
             picked = candidates[0]
         yield record["source"], picked, wanted
-
-
-def _nearness(metric: Metric) -> Callable[[str, str], float]:
-    """The score of a sentence against its reference, by sacreBLEU."""
-    import sacrebleu
-
-    score: Any = {"chrf": sacrebleu.sentence_chrf, "bleu": sacrebleu.sentence_bleu}[metric]
-    return lambda text, reference: float(score(text, [reference]).score)
 
 
 def check_free(job: Distillation, *, overwrite: bool) -> None:

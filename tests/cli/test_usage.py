@@ -99,7 +99,7 @@ def test_a_command_without_arguments_shows_its_help():
     ("module", "line", "said"),
     [
         ("matplotlib", "analyze gradients demo --data data --plot a.svg", "nmtdeep[pictures]"),
-        ("fastapi", "serve -m run", "nmtdeep[serve]"),
+        ("uvicorn", "serve -m run", "nmtdeep[serve]"),
     ],
 )
 def test_a_missing_package_is_named_with_its_extra_before_any_work(module, line, said, tmp_path):

@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from nmtdeep import files
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.errors import UserError
+from nmtdeep.errors import CheckpointError, DataError, Problem, UserError
 from nmtdeep.text.bpe import Bpe, load_merges
+from nmtdeep.text.lines import read_lines
 from nmtdeep.text.pipeline import TextPipeline
-from nmtdeep.text.vocabulary import Vocabulary
+from nmtdeep.text.vocabulary import LONGEST_COUNT, SPECIALS, Vocabulary, is_reserved
 from nmtdeep.tools.convert import TextOptions
-from nmtdeep.tools.convert.fairseq_files import PAD, read_checkpoint, read_dictionary, rows
 from nmtdeep.tools.convert.layers import Conversion
+from nmtdeep.tools.convert.pickles import checked_weights, read_pickle
 
+# Checkpoints also contain averages of times and losses. Their state is read and dropped.
+METERS = ("AverageMeter", "TimeMeter", "StopwatchMeter", "MetersDict")
+METER_MODULES = ("fairseq.meters", "fairseq.logging.meters")
+CHECKPOINT_HINT = (
+    "opened in another way, the file could run any code; only if you trust its author, save its "
+    "weights alone as docs/converting.md says under Safety"
+)
+# fairseq's first ids, which its files do not list: beginning, padding, end of sentence, unknown.
+BOS, PAD, EOS, UNK, FIRST = 0, 1, 2, 3, 4
+# The beginning of a sentence has a row in the output, so it stays, as a type that no text has.
+FILLER = "<filler0>"
+DICTIONARY_HINT = "pass the dict.LANG.txt that the model was trained with"
 CODES_HINT = "pass codes in the format that subword-nmt writes since its version 0.2"
-# Settings that change the model, with the values that our model corresponds to.
+# Settings that change the model, with the values that our model corresponds to. Others add weights,
+# which are reported as unknown.
 NEUTRAL: dict[str, tuple[object, ...]] = {
     "activation_fn": ("relu", None),
     "no_scale_embedding": (False, None),
@@ -27,15 +44,9 @@ NEUTRAL: dict[str, tuple[object, ...]] = {
     "decoder_learned_pos": (False, None),
     "layernorm_embedding": (False, None),
     "adaptive_softmax_cutoff": (None, ""),
-    "adaptive_input": (False, None),
-    "character_embeddings": (False, None),
     "no_cross_attention": (False, None),
     "cross_self_attention": (False, None),
     "no_decoder_final_norm": (False, None),
-    "scale_attn": (False, None),
-    "scale_heads": (False, None),
-    "scale_fc": (False, None),
-    "scale_resids": (False, None),
 }
 # Tensors without learned values: versions, computed sinusoids, and the buffers into which fairseq
 # 0.12 copies an encoder layer's weights when it loads them.
@@ -91,18 +102,10 @@ def _text(text: TextOptions) -> dict[str, Any]:
 
 
 class FairseqConversion(Conversion):
-    """The conversion of one checkpoint.
-
-    Args:
-        path: of the checkpoint.
-        dictionaries: one that both languages share, or source and target.
-
-    Raises:
-        UserError: naming a file that is missing, damaged, something else, or could run code.
-    """
+    """The conversion of one checkpoint, with the arguments of `convert`."""
 
     def __init__(self, path: Path, dictionaries: Sequence[Path]) -> None:
-        super().__init__(path, *read_checkpoint(path))
+        super().__init__(path, *_read_checkpoint(path))
         vocabularies = [read_dictionary(dictionary) for dictionary in dictionaries]
         self.vocabularies = [vocabularies[0], vocabularies[-1]]
         self.model["positions"] = {"type": "sinusoidal", "first": PAD + 1}
@@ -174,3 +177,79 @@ class FairseqConversion(Conversion):
             if isinstance(window, int) and window > 0:
                 combination["window"] = window
         return combination
+
+
+def _read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Settings of the model, by the names of fairseq's options; weights and buffers by name."""
+    if not path.is_file():
+        hint = "pass a checkpoint of fairseq, such as checkpoint_best.pt"
+        raise CheckpointError("no such file", where=path, hint=hint)
+    # Settings of older checkpoints are a Namespace; in place of meters are empty classes.
+    meters = [
+        type(name, (), {"__module__": module, "__qualname__": name})
+        for module in METER_MODULES
+        for name in METERS
+    ]
+    content = read_pickle(path, hint=CHECKPOINT_HINT, classes=[argparse.Namespace, *meters])
+    if not isinstance(content, dict) or "model" not in content:
+        what = "not a checkpoint of fairseq: no weights under `model`"
+        raise CheckpointError(what, where=path, hint=CHECKPOINT_HINT)
+    tensors = checked_weights(content["model"], path, hint=CHECKPOINT_HINT)
+    if not (settings := _settings(content)):
+        what = "no settings of the model under `args` or `cfg.model`"
+        raise CheckpointError(what, where=path, hint=CHECKPOINT_HINT)
+    return settings, tensors
+
+
+def _settings(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The flat settings: `args` of old checkpoints, `cfg.model` (and `cfg.task`) of newer ones."""
+    if args := _mapping(content.get("args")):
+        return args
+    cfg = _mapping(content.get("cfg"))
+    model = _mapping(cfg.get("model"))
+    settings = {**_mapping(cfg.get("task")), **model} if model else {}
+    for side in ("encoder", "decoder"):  # the newest: {"encoder": {"layers": 6}}
+        inner = _mapping(settings.pop(side, None))
+        settings |= {f"{side}_{name}": value for name, value in inner.items()}
+    return settings
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    """A namespace or dictionary with names as keys; anything else is empty."""
+    if isinstance(value, argparse.Namespace):
+        value = vars(value)
+    is_mapping = isinstance(value, dict) and all(isinstance(name, str) for name in value)
+    return dict(value) if is_mapping else {}  # type: ignore[call-overload]
+
+
+def read_dictionary(path: Path) -> Vocabulary:
+    """A dictionary's types in the order of its lines, after our special types.
+
+    Raises:
+        DataError: for each of the first three invalid lines.
+    """
+    tokens: dict[str, int] = {}
+    problems = []
+    for number, line in enumerate(read_lines(path), 1):
+        place = f"{path}:{number}"
+        token, _, count = line.removesuffix(" #fairseq:overwrite").rpartition(" ")
+        if token.split() != [token] or not (count.isascii() and count.isdigit()):
+            problems.append(
+                Problem("expected a type, a space and its count", place, DICTIONARY_HINT)
+            )
+        elif is_reserved(token) or token == "<s>":
+            problems.append(Problem(f"{token} is a reserved mark", place, DICTIONARY_HINT))
+        elif token in tokens:
+            problems.append(Problem(f"{token!r} occurs twice", place, DICTIONARY_HINT))
+        else:
+            tokens[token] = int(count[:LONGEST_COUNT])
+        if len(problems) == 3:
+            break
+    if problems:
+        raise DataError(problems=problems)
+    return Vocabulary((*SPECIALS, *tokens, FILLER), (*(0,) * len(SPECIALS), *tokens.values(), 0))
+
+
+def rows(types: int) -> list[int]:
+    """For each of our ids, the row in fairseq's embeddings of so many `types`."""
+    return [PAD, EOS, UNK, *range(FIRST, types), BOS]

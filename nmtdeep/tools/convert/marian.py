@@ -8,23 +8,35 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import StrictInt, TypeAdapter, ValidationError
 from torch import Tensor
 
-from nmtdeep import files
+from nmtdeep import checkpoint, files
 from nmtdeep.config.model import SIDES
 from nmtdeep.config.recipe import Recipe
+from nmtdeep.errors import CheckpointError, DataError
 from nmtdeep.model.layers.positions import Rates, sinusoids
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.sentencepiece import SentencePiece
 from nmtdeep.text.vocabulary import EOS, SPECIALS, Vocabulary, is_reserved
-from nmtdeep.tools.convert import marian_files
-from nmtdeep.tools.convert.layers import NORMS, Conversion
+from nmtdeep.tools.convert.layers import Conversion
+from nmtdeep.tools.convert.pickles import checked_weights, read_pickle
 
+# Settings of the model, of the search (older models have them in the first file), of the tokenizer.
+CONFIG, GENERATION, TOKENIZER = "config.json", "generation_config.json", "tokenizer_config.json"
+VOCABULARY, TARGET_VOCABULARY = "vocab.json", "target_vocab.json"
+SAFETENSORS, PICKLE = "model.safetensors", "pytorch_model.bin"
+MODELS = ("source.spm", "target.spm")
+IDS = TypeAdapter(dict[str, StrictInt])
+HINT = "pass the whole directory of a MarianMT model, such as one of OPUS-MT"
 # Settings that change the model, with the values that our model corresponds to.
 NEUTRAL: dict[str, tuple[object, ...]] = {
     "model_type": ("marian",),
     "static_position_embeddings": (True, None),
     "do_blenderbot_90_layernorm": (False, None),
+    "normalize_before": (False, None),
+    "normalize_embedding": (False, None),
+    "add_final_layer_norm": (False, None),
     "tie_encoder_decoder": (False, None),
 }
 # The same for settings of the search.
@@ -75,49 +87,37 @@ def convert(
         DataError: if its configuration, vocabulary or SentencePiece models are damaged.
     """
     conversion = MarianConversion(path)
-    settings = marian_files.read_optional(path / marian_files.TOKENIZER)
+    settings = _read_optional(path / TOKENIZER)
     languages = conversion.languages(settings, source, target)
-    sides = [path / name for name in marian_files.MODELS]
+    sides = [path / name for name in MODELS]
     models = [SentencePiece.load(side) for side in sides]
     text = {**languages, "tokenizer": models[0].settings}
     recipe = conversion.recipe("MarianMT model", text)
     pipeline = TextPipeline.of(recipe.text, models, conversion.vocabularies)
-    read = (marian_files.weights_of(path), *sides)
+    read = (_weights_of(path), *sides)
     conversion.save(out, recipe, pipeline, {file.name: files.digest(file) for file in read})
     return recipe, pipeline
 
 
 class MarianConversion(Conversion):
-    """The conversion of one model.
-
-    Args:
-        folder: the model.
-
-    Raises:
-        UserError: naming a file that is missing, damaged, or could run code.
-    """
+    """The conversion of the model in a folder."""
 
     def __init__(self, folder: Path) -> None:
-        settings = files.read_json(folder / marian_files.CONFIG, hint=marian_files.HINT)
-        tensors = marian_files.read_tensors(marian_files.weights_of(folder))
+        settings = files.read_json(folder / CONFIG, hint=HINT)
+        tensors = _read_tensors(_weights_of(folder))
         super().__init__(folder, {**DEFAULTS, **settings}, tensors)
         self.check_settings(NEUTRAL, self.settings)
-        self.vocabularies = self._embeddings(*marian_files.read_vocabularies(folder))
+        self.vocabularies = self._embeddings(*_read_vocabularies(folder))
         self.model["activation"] = ACTIVATIONS.get(str(self.settings["activation_function"]))
         if self.model["activation"] is None:
             self.report(f"activation_function is {self.settings['activation_function']!r}")
-        pre_norm = self.is_set("normalize_before")
-        if pre_norm != self.is_set("add_final_layer_norm"):
-            self.report("normalize_before and add_final_layer_norm differ: no such model here")
         for side in SIDES:
-            self.model[side] = self.stack(side, pre_norm=pre_norm)
-            if self.is_set("normalize_embedding"):
-                self._normalized(side)
+            self.model[side] = self.stack(side, pre_norm=False)
         self.model["positions"] = {"type": "sinusoidal", "rates": self._rates()}
         self.model["dropout"] = {
             ours: self.settings.get(theirs, 0.0) for ours, theirs in DROPOUT.items()
         }
-        search = marian_files.read_optional(folder / marian_files.GENERATION)
+        search = _read_optional(folder / GENERATION)
         self.decoding = self._decoding(search or settings)
         self.check_rest(UNREAD)
 
@@ -125,9 +125,6 @@ class MarianConversion(Conversion):
         """Convert the tables and the output's bias, with rows in the order of the vocabularies.
 
         As in transformers, a tied table is read under the first of its names.
-
-        Args:
-            sides: ids by piece, of source and target.
         """
         shared = ["shared.weight"] if self.settings["share_encoder_decoder_embeddings"] else []
         source = self.need(*shared, "encoder.embed_tokens.weight")
@@ -179,27 +176,6 @@ class MarianConversion(Conversion):
                 return None
         return ids
 
-    def _normalized(self, side: str) -> None:
-        """Post-norm behind a norm of the embeddings is our residual `normalized`.
-
-        The norm after each sum becomes the one before the next sublayer, the last one the top norm.
-        """
-        stack = self.model[side]
-        if stack["residual"] != "post_norm":
-            self.report("normalize_embedding and normalize_before: no such model here")
-            return
-        stack["residual"] = "normalized"
-        places = [
-            f"{side}.layers.{number}.sublayers.{place}.norm"
-            for number in range(stack["depth"])
-            for place in range(len(NORMS[side]))
-        ]
-        for part in ("weight", "bias"):
-            norms = [self.need(f"{side}.layernorm_embedding.{part}")]
-            norms += [self.tensors[f"{place}.{part}"] for place in places]
-            for place, norm in zip((*places, f"{side}.norm"), norms, strict=True):
-                self.tensors[f"{place}.{part}"] = norm
-
     def _rates(self) -> Rates:
         """The rates of the stored tables of sinusoids; without any, those of transformers."""
         names = [f"{side}.embed_positions.weight" for side in SIDES]
@@ -238,9 +214,6 @@ def _in_our_order(
     """The vocabulary of `count` ids, and the id of theirs for each of ours.
 
     An id without a piece, or with one that no line of a file can hold, becomes a filler.
-
-    Args:
-        specials: their ids of our special types.
     """
     pieces = {
         id: piece for piece, id in ids.items() if "\n" not in piece and not is_reserved(piece)
@@ -258,3 +231,42 @@ def _is_sinusoidal(table: Tensor, rates: Rates) -> bool:
         return False
     computed = sinusoids(0, len(table), table.shape[1], rates).float()
     return torch.allclose(table, computed, rtol=0, atol=ROUNDED)
+
+
+def _read_optional(path: Path) -> dict[str, Any]:
+    """A file of settings; empty if it is missing."""
+    return files.read_json(path, hint=HINT) if path.exists() else {}
+
+
+def _read_vocabularies(folder: Path) -> tuple[dict[str, int], dict[str, int]]:
+    """Ids by piece, of source and target."""
+    source = _ids(folder / VOCABULARY)
+    target = folder / TARGET_VOCABULARY
+    return source, _ids(target) if target.exists() else source
+
+
+def _ids(path: Path) -> dict[str, int]:
+    try:
+        ids = IDS.validate_json(files.read_limited(path, hint=HINT))
+    except ValidationError:
+        ids = {}
+    if not ids or len(set(ids.values())) < len(ids):
+        raise DataError("not a vocabulary: an id for each piece", where=path, hint=HINT)
+    return ids
+
+
+def _weights_of(folder: Path) -> Path:
+    for name in (SAFETENSORS, PICKLE):
+        if (folder / name).is_file():
+            return folder / name
+    raise CheckpointError(f"no {SAFETENSORS} and no {PICKLE}", where=folder, hint=HINT)
+
+
+def _read_tensors(path: Path) -> dict[str, Tensor]:
+    """Weights and buffers, without the prefix `model.`."""
+    if path.name == SAFETENSORS:
+        tensors = checkpoint.read_safetensors(path, hint=HINT)
+    else:
+        content = read_pickle(path, hint=f"use a model that has {SAFETENSORS}")
+        tensors = checked_weights(content, path, hint=HINT)
+    return {name.removeprefix("model."): tensor for name, tensor in tensors.items()}

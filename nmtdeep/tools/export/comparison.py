@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
+from typing import NamedTuple
 
 import torch
 
@@ -20,21 +19,20 @@ from nmtdeep.scoring.metrics import Score, score_texts, usual_metrics
 from nmtdeep.scoring.texts import Texts
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.vocabulary import EOS
-from nmtdeep.tools.export.calibration import (
+from nmtdeep.tools.export.to_ctranslate2 import search_options
+from nmtdeep.tools.export.to_firefox import (
     activation_factors,
     clear_unused,
     greedy_translator,
     round_by,
+    vocabularies,
 )
-from nmtdeep.tools.export.to_ctranslate2 import search_options
-from nmtdeep.tools.export.to_firefox import vocabularies
 from nmtdeep.units import percent
 
 WARM_UP = 8
 
 
-@dataclass(frozen=True)
-class ProgramResult:
+class ProgramResult(NamedTuple):
     """The translations of a program.
 
     Attributes:
@@ -49,8 +47,7 @@ class ProgramResult:
     lines: list[str]
 
 
-@dataclass(frozen=True)
-class ExportCheck:
+class ExportCheck(NamedTuple):
     """The translations of a model before and after its export.
 
     Attributes:
@@ -66,29 +63,22 @@ class ExportCheck:
         """BLEU that was lost; negative if some was gained."""
         return self.programs[0].score.value - self.programs[-1].score.value
 
-    @property
-    def equal(self) -> float:
-        """Share of the translations that the last two programs have in common."""
-        before, after = self.programs[-2:]
-        return fmean(a == b for a, b in zip(before.lines, after.lines, strict=True))
-
     def summary(self) -> Iterator[str]:
         """BLEU and speed of the programs, and how they were measured, a line each."""
         for program in self.programs:
             quality = f"BLEU {program.score.value:.2f}, {program.speed:.1f} sentences/s"
             yield f"{program.name}: {quality}, {program.numbers}"
-        count = len(self.programs[0].lines)
-        equal = f"{round(self.equal * count)} of {count} ({percent(self.equal)})"
-        names = " and ".join(program.name for program in self.programs[-2:])
-        yield f"equal translations of {names}: {equal}"
-        yield f"BLEU: {self.programs[0].score.signature}"
+        before, after = self.programs[-2:]
+        equal = sum(a == b for a, b in zip(before.lines, after.lines, strict=True))
+        count = len(before.lines)
+        shares = f"{equal} of {count} ({percent(equal / count)})"
+        yield f"equal translations of {before.name} and {after.name}: {shares}"
+        yield f"BLEU: {before.score.signature}"
         yield f"sentences/s: from text to text on the CPU, {self.how}"
 
 
 @kept_settings()
-def check_ctranslate2(
-    checkpoint: Path, folder: Path, texts: Texts, *, threads: int | None = None
-) -> ExportCheck:
+def check_ctranslate2(checkpoint: Path, folder: Path, texts: Texts) -> ExportCheck:
     """Translate with nmtdeep, then with CTranslate2: the same batches, on the CPU.
 
     Args:
@@ -96,15 +86,15 @@ def check_ctranslate2(
         texts: the source as hypotheses, and one reference, which is lower-cased and normalized as
             in the model's training text.
     """
-    threads = threads or torch.get_num_threads()
     loaded = load(checkpoint)
-    decoding = loaded.recipe.decoding
+    decoding, pipeline = loaded.recipe.decoding, loaded.pipeline
+    threads = torch.get_num_threads()
     with Translator.of([loaded], DecodingOptions(device="cpu", threads=threads)) as translator:
-        before = _program("nmtdeep", "fp32", translator.pipeline, texts, _lines_by(translator))
-        searcher = CTranslate2Searcher(folder, loaded.pipeline, decoding, threads=threads)
+        translate = _lines_by(translator)
+        before = _program("nmtdeep", "fp32", pipeline, texts, translate)
+        searcher = CTranslate2Searcher(folder, pipeline, decoding, threads=threads)
         translator.searcher = searcher
-        numbers, translate = searcher.numbers, _lines_by(translator)
-        after = _program("CTranslate2", numbers, translator.pipeline, texts, translate)
+        after = _program("CTranslate2", searcher.numbers, pipeline, texts, translate)
     how = f"threads: {threads}, beam {decoding.beam}, one program after the other, with the same "
     return ExportCheck((before, after), f"{how}batches")
 
@@ -116,8 +106,7 @@ def check_firefox(
     """Translate with nmtdeep, with nmtdeep rounded as the file is, and with Firefox's engine.
 
     Args:
-        folder: the exported model.
-        texts: the source as hypotheses, and one reference.
+        folder, texts: as for CTranslate2.
         calibration: text that the ranges of activations were measured on.
     """
     import fxtranslate

@@ -6,40 +6,19 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 from nmtdeep import __version__, checkpoint, files
 from nmtdeep.checkpoint import Loaded
 from nmtdeep.errors import Problem, UserError
-from nmtdeep.tools.export import (
-    calibration,
-    readme,
-    to_ctranslate2,
-    to_firefox,
-    to_huggingface,
-)
+from nmtdeep.tools.export import readme, to_ctranslate2, to_firefox, to_huggingface
 
 # The file that distinguishes an export from a directory that must not be replaced.
 NOTE = "export.json"
 
 
-class Exported(NamedTuple):
-    """The result of an export.
-
-    Attributes:
-        checkpoint: the model that was read.
-        problems: why only the model card was written, without weights; usually empty.
-        name: class of transformers that reads it.
-    """
-
-    checkpoint: Path
-    problems: Sequence[Problem] = ()
-    name: str = ""
-
-
 def export_ctranslate2(
     run: Path, out: Path, *, quantization: str | None = None, overwrite: bool = False
-) -> Exported:
+) -> Path:
     """Write the model of a run or checkpoint into directory `out` for CTranslate2.
 
     The text pipeline is written too, and README.md shows how to use both.
@@ -48,19 +27,20 @@ def export_ctranslate2(
         quantization: how weights are stored, by CTranslate2's names; None: fp32.
         overwrite: replace an export that exists.
 
+    Returns:
+        The checkpoint that was read.
+
     Raises:
         UserError: with all problems, if CTranslate2 does not support the model; if `out` is not
             free.
     """
     import ctranslate2  # noqa: F401  # fails before anything is read
 
-    check_free(out, overwrite=overwrite)
-    loaded = checkpoint.load(run)
-    if problems := to_ctranslate2.unsupported(loaded.recipe.model):
-        hint = "use nmtdeep translate, or train a model without these:"
-        first = Problem("CTranslate2 does not support the model", str(run), hint)
-        raise UserError(problems=[first, *problems])
-    decoding = loaded.recipe.decoding
+    loaded = _load(run, out, overwrite=overwrite)
+    problems = to_ctranslate2.unsupported(loaded.recipe.model)
+    hint = "use nmtdeep translate, or train a model without these:"
+    _refuse("CTranslate2 does not support the model", run, hint, problems)
+    decoding, vocabulary = loaded.recipe.decoding, loaded.pipeline.target.vocabulary
     limit = int(decoding.max_source_tokens * decoding.max_length_factor)
     rows = max(to_ctranslate2.POSITIONS, limit + decoding.max_length_constant)
     with _export(loaded, out, f"ctranslate2 {quantization or 'float32'}") as folder:
@@ -68,77 +48,61 @@ def export_ctranslate2(
             folder,
             loaded.model,
             loaded.recipe.model,
-            (loaded.pipeline.source.vocabulary.tokens, loaded.pipeline.target.vocabulary.tokens),
+            (loaded.pipeline.source.vocabulary.tokens, vocabulary.tokens),
             quantization=quantization,
             rows=rows,
         )
-        text = readme.for_ctranslate2(loaded, quantization=quantization, rows=rows)
-        (folder / "README.md").write_text(text, encoding="utf-8")
+        options = to_ctranslate2.search_options(decoding, vocabulary)
+        values = {"quantization": quantization, "rows": rows, "options": options}
+        readme.write(folder, "ctranslate2.md", loaded, **values)
         loaded.pipeline.save(folder / checkpoint.TEXT)
-    return Exported(loaded.path)
+    return loaded.path
 
 
-def export_huggingface(run: Path, out: Path, *, overwrite: bool = False) -> Exported:
-    """Write a model card into directory `out`, and the model if transformers supports it.
+def export_huggingface(run: Path, out: Path, *, overwrite: bool = False) -> Path:
+    """Write the model of a run or checkpoint into directory `out` for transformers.
 
-    A supported model is written with its weights, configurations, a tokenizer of split text and
-    the text pipeline.
-
-    Args:
-        overwrite: replace an export that exists.
-
-    Raises:
-        UserError: if `out` is not free.
+    The model card and the text pipeline are written too, and a tokenizer if it is that of
+    SentencePiece. Arguments, result and errors are those of `export_ctranslate2`.
     """
-    check_free(out, overwrite=overwrite)
-    loaded = checkpoint.load(run)
+    loaded = _load(run, out, overwrite=overwrite)
     problems = to_huggingface.unsupported(loaded.recipe.model)
-    family = None if problems else to_huggingface.family(loaded.recipe.model)
-    with _export(loaded, out, f"huggingface {family.type}" if family else "card") as folder:
-        name = family.name if family else ""
-        card = readme.model_card(loaded, name=name, problems=problems)
-        (folder / "README.md").write_text(card, encoding="utf-8")
-        if family:
-            to_huggingface.write(folder, loaded.model, loaded.recipe, loaded.pipeline)
-            loaded.pipeline.save(folder / checkpoint.TEXT)
-    return Exported(loaded.path, problems, name)
+    hint = "use nmtdeep translate, try --to ctranslate2, or train a model without these:"
+    _refuse("transformers has no class for the model", run, hint, problems)
+    family = to_huggingface.family(loaded.recipe.model)
+    with _export(loaded, out, f"huggingface {family.type}") as folder:
+        readme.write(folder, "card.md", loaded, name=family.name, **readme.card_values(loaded))
+        to_huggingface.write(folder, loaded.model, loaded.recipe, loaded.pipeline)
+        loaded.pipeline.save(folder / checkpoint.TEXT)
+    return loaded.path
 
 
-def export_firefox(
-    run: Path, out: Path, *, lines: Sequence[str], overwrite: bool = False
-) -> Exported:
+def export_firefox(run: Path, out: Path, *, lines: Sequence[str], overwrite: bool = False) -> Path:
     """Write the student of a run or checkpoint into directory `out` for Firefox's engine.
 
     Args:
         lines: source text, in whose translations the ranges of activations are measured.
-        overwrite: replace an export that exists.
-
-    Raises:
-        UserError: with all problems, if the engine does not support the model or its text; if
-            `out` is not free.
     """
-    check_free(out, overwrite=overwrite)
-    loaded = checkpoint.load(run)
-    if problems := to_firefox.unsupported(loaded.recipe):
-        hint = "train a student recipe (nmtdeep recipes list student), or change these"
-        first = Problem("Firefox's engine does not support the model", str(run), hint)
-        raise UserError(problems=[first, *problems])
+    loaded = _load(run, out, overwrite=overwrite)
+    hint = "train a student recipe (nmtdeep recipes list student), or change these"
+    problems = to_firefox.unsupported(loaded.recipe)
+    _refuse("Firefox's engine does not support the model", run, hint, problems)
     model, pipeline = loaded.model, loaded.pipeline
-    calibration.clear_unused(model, pipeline)
-    factors = calibration.activation_factors(model, pipeline, lines)
+    to_firefox.clear_unused(model, pipeline)
+    factors = to_firefox.activation_factors(model, pipeline, lines)
     sides = pipeline.source, pipeline.target
+    names = to_firefox.vocabularies(sides)
     with _export(loaded, out, "firefox") as folder:
         content = to_firefox.pack([*to_firefox.items(model, loaded.recipe.model, sides, factors)])
         (folder / "model.bin").write_bytes(content)
-        for name, side in zip(to_firefox.vocabularies(sides), sides, strict=True):
+        for name, side in zip(names, sides, strict=True):
             (folder / name).write_bytes(to_firefox.sentencepiece_of(side).content)
-        text = readme.for_firefox(loaded, to_firefox.vocabularies(sides))
-        (folder / "README.md").write_text(text, encoding="utf-8")
-    return Exported(loaded.path)
+        readme.write(folder, "firefox.md", loaded, vocabularies=names)
+    return loaded.path
 
 
-def check_free(out: Path, *, overwrite: bool) -> None:
-    """Raise UserError unless `out` is free, or an export that may be replaced."""
+def _load(run: Path, out: Path, *, overwrite: bool) -> Loaded:
+    """The model, unless `out` is neither free nor an export that may be replaced."""
     files.check_place(out, "--out")
     where = f"--out {out}"
     if (out / NOTE).is_file():
@@ -148,6 +112,12 @@ def check_free(out: Path, *, overwrite: bool) -> None:
     elif out.exists() and any(out.iterdir()):
         hint = "choose another directory, or empty it"
         raise UserError("the directory is not an export", where=where, hint=hint)
+    return checkpoint.load(run)
+
+
+def _refuse(what: str, run: Path, hint: str, problems: Sequence[Problem]) -> None:
+    if problems:
+        raise UserError(problems=[Problem(what, str(run), hint), *problems])
 
 
 @contextmanager
@@ -163,7 +133,7 @@ def write_note(folder: Path, loaded: Loaded, kind: str) -> None:
     note = {
         "format": kind,
         "program": f"nmtdeep {__version__}",
-        "checkpoint": f"{loaded.path.parent.name}/{loaded.path.name}",
+        "checkpoint": readme.origin(loaded),
         "languages": [loaded.recipe.text.source, loaded.recipe.text.target],
         "decoding": loaded.recipe.decoding.model_dump(),
     }

@@ -6,9 +6,9 @@ Names, order and padding of the file are those that the engine's source reads
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from nmtdeep.config import slots
+from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.model import Model
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.text import SentencePiece as Tokenizer
 from nmtdeep.config.text import Text
-from nmtdeep.config.variant import packages_of
+from nmtdeep.decoding.searcher import Searcher
+from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import Problem
 from nmtdeep.model.layers.attention import CrossAttention, SelfAttention
 from nmtdeep.model.layers.feed_forward import FeedForward
@@ -29,13 +31,19 @@ from nmtdeep.model.layers.linear import Linear
 from nmtdeep.model.layers.residual import DeepNorm, Normed
 from nmtdeep.model.layers.rounding import LARGEST, factor
 from nmtdeep.model.layers.ssru import Ssru
+from nmtdeep.model.quantization import roundings
 from nmtdeep.model.transformer import Layer, Transformer
-from nmtdeep.text.pipeline import Side
+from nmtdeep.text.pipeline import Side, TextPipeline
 from nmtdeep.text.sentencepiece import SentencePiece
-from nmtdeep.text.vocabulary import EOS, SPECIALS, UNK
+from nmtdeep.text.vocabulary import EOS, PAD, SPECIALS, UNK
+from nmtdeep.tools.export.weights import other_values
 
 VERSION, ALIGNMENT = 1, 256
 FLOAT, BYTES, INTEGERS = 0x404, 0x101, 0x4101
+# The engine's search: the best next token, at most ceil(2 n) + 4 of them and the end.
+GREEDY = DecodingOptions(
+    beam=1, max_length_factor=2.0, max_length_constant=5, device="cpu", precision="fp32"
+)
 # Added to the logit of a type that no translation may have.
 NEVER = -1e9
 # The values that the engine computes, by key of the section `model`.
@@ -92,16 +100,7 @@ def unsupported(recipe: Recipe) -> list[Problem]:
 
 
 def _unsupported_model(model: Model) -> Iterator[Problem]:
-    for variant, package in packages_of(model).items():
-        yield Problem(f"{variant} is a variant of the package {package}", "model", "leave it out")
-    for key, values in VALUES.items():
-        if (found := _value_of(model, key)) not in values:
-            hint = f"set it to {_listed(values)}"
-            yield Problem(str(found), f"model.{key}", hint)
-    for side, expected in SUBLAYERS.items():
-        if (found := [part.type for part in getattr(model, side).sublayers]) != expected:
-            hint = f"set it to [{', '.join(expected)}]"
-            yield Problem(f"[{', '.join(found)}]", f"model.{side}.sublayers", hint)
+    yield from other_values(model, VALUES, SUBLAYERS)
     if isinstance(model.positions, slots.Sinusoidal) and model.positions != slots.Sinusoidal():
         yield Problem("other sinusoids", "model.positions", "leave out its fields")
     for key in ("width", "heads", "feed_forward"):
@@ -111,17 +110,6 @@ def _unsupported_model(model: Model) -> Iterator[Problem]:
             yield Problem(what, f"model.decoder.{key}", "use one value")
     if model.norm_epsilon > LARGEST_EPSILON:
         yield Problem(f"{model.norm_epsilon:g}", "model.norm_epsilon", "set it to 1e-6")
-
-
-def _listed(values: Sequence[object]) -> str:
-    return " or ".join(json.dumps(value).strip('"') for value in values)
-
-
-def _value_of(model: Model, key: str) -> Any:
-    value: Any = model
-    for part in key.split("."):
-        value = getattr(value, part)
-    return getattr(value, "type", value)
 
 
 def _unsupported_text(text: Text) -> Iterator[Problem]:
@@ -137,6 +125,45 @@ def _unsupported_text(text: Text) -> Iterator[Problem]:
         yield Problem("the engine keeps the case", "text.lowercase", "set it to false")
     if text.tags:
         yield Problem("the engine has no tags of corpora", "text.tags", "leave them out")
+
+
+def greedy_translator(model: Transformer, pipeline: TextPipeline) -> Translator:
+    """A translator that searches as the engine does, by the modules of `model` as they are."""
+    fillers = pipeline.target.vocabulary.fillers
+    return Translator(Searcher([model], GREEDY, fillers=fillers), pipeline)
+
+
+def activation_factors(
+    model: Transformer, pipeline: TextPipeline, lines: Sequence[str]
+) -> dict[nn.Module, float]:
+    """127 / max |x| of the inputs x of each linear map in greedy translations of `lines`."""
+    largest: dict[nn.Module, float] = {}
+
+    def note(module: nn.Module, inputs: Any) -> None:
+        x: Tensor = inputs[0]
+        largest[module] = max(largest.get(module, 0.0), float(x.detach().abs().max()))
+
+    with ExitStack() as hooks:
+        for module in model.modules():
+            if isinstance(module, Linear):
+                hooks.enter_context(module.register_forward_pre_hook(note))
+        list(greedy_translator(model, pipeline).translate(lines))
+    return {module: LARGEST / (value or 1.0) for module, value in largest.items()}
+
+
+def round_by(model: Transformer, factors: Mapping[nn.Module, float]) -> None:
+    """Round weights, embeddings and inputs as the exported file does."""
+    for module, rounding in roundings(model):
+        rounding.activation = factors.get(module)
+        module.rounding = rounding
+
+
+def clear_unused(model: Transformer, pipeline: TextPipeline) -> None:
+    """Set the rows of types that no text has to zero, so that they do not widen the range."""
+    sides = (pipeline.source, model.source_embedding), (pipeline.target, model.target_embedding)
+    with torch.no_grad():
+        for side, embedding in sides:
+            embedding.weight[[PAD, *side.vocabulary.fillers]] = 0
 
 
 def vocabularies(sides: tuple[Side, Side]) -> tuple[str, str]:
@@ -196,7 +223,7 @@ def items(
 
     Args:
         sides: source and target, each with its SentencePiece model.
-        factors: of the inputs of linear maps, of the output's too; see `calibration`.
+        factors: of the inputs of linear maps, of the output's too, by `activation_factors`.
     """
     for prefix, residual in _residuals(transformer):
         name = prefix + NORMS.get(type(residual.sublayer), "ffn_ffn")

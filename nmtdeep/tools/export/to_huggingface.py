@@ -1,4 +1,4 @@
-"""A model for transformers: weights, configuration, and a tokenizer.
+"""A model for transformers: weights, configuration, and with SentencePiece a tokenizer.
 
 Its classes after BART differ in the place of norms: MarianMT is post-norm, Pegasus pre-norm, BART
 itself post-norm behind a norm of the embeddings, which is our residual `normalized`. Their tables
@@ -22,20 +22,11 @@ from nmtdeep.errors import Problem
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.text.sentencepiece import SentencePiece
-from nmtdeep.text.vocabulary import EOS, PAD, SPECIALS, UNK, Vocabulary
+from nmtdeep.text.vocabulary import EOS, PAD, SPECIALS, UNK
 from nmtdeep.tools.export import weights
 from nmtdeep.tools.export.weights import NormWeights, StackWeights, SublayerWeights
 
 POSITIONS = 2048
-# Settings of every tokenizer.
-TOKENIZER = {
-    "pad_token": SPECIALS[PAD],
-    "eos_token": SPECIALS[EOS],
-    "unk_token": SPECIALS[UNK],
-    "model_max_length": POSITIONS,
-    "model_input_names": ["input_ids", "attention_mask"],
-    "clean_up_tokenization_spaces": False,
-}
 NAMES = {
     "query": "q_proj",
     "key": "k_proj",
@@ -100,10 +91,10 @@ def family(model: Model) -> Family:
 
 
 def write(folder: Path, transformer: Transformer, recipe: Recipe, pipeline: TextPipeline) -> None:
-    """Write model.safetensors, the configurations and the tokenizer's files.
+    """Write model.safetensors, the configurations, and with SentencePiece a tokenizer.
 
-    With SentencePiece the tokenizer is MarianTokenizer, which reads raw text. Otherwise it reads
-    split text; if the target has its own vocabulary, its tokenizer is in the folder `target`.
+    It is MarianTokenizer, which reads raw text; no class of transformers splits text as Moses and
+    subword-nmt do.
 
     Args:
         recipe: of the model, which has to be supported.
@@ -118,10 +109,6 @@ def write(folder: Path, transformer: Transformer, recipe: Recipe, pipeline: Text
     _write(folder / "generation_config.json", _generation(recipe, target.fillers))
     if isinstance(pipeline.source.model, SentencePiece):
         _marian_tokenizer(folder, pipeline)
-        return
-    _tokenizer(folder, source)
-    if source != target:
-        _tokenizer(folder / "target", target)
 
 
 def named(transformer: Transformer, model: Model) -> dict[str, Tensor]:
@@ -243,53 +230,18 @@ def _marian_tokenizer(folder: Path, pipeline: TextPipeline) -> None:
     for name, side in zip(names, (source, target), strict=False):
         ids = {token: id for id, token in enumerate(side.vocabulary.tokens)}
         _write(folder / name, ids)
-    languages = {"source_lang": source.language, "target_lang": target.language}
-    about = {"tokenizer_class": "MarianTokenizer", "separate_vocabs": separate, **languages}
-    _write(folder / "tokenizer_config.json", about | TOKENIZER)
-
-
-def _tokenizer(folder: Path, vocabulary: Vocabulary) -> None:
-    """Ids of subwords between spaces, and the end of sentence; text has to be split before."""
-    folder.mkdir(exist_ok=True)
-    end, unknown = SPECIALS[EOS], SPECIALS[UNK]
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-    first, second = (
-        [
-            {"Sequence": {"id": name, "type_id": side}},
-            {"SpecialToken": {"id": end, "type_id": side}},
-        ]
-        for side, name in enumerate("AB")
-    )
-    _write(
-        folder / "tokenizer.json",
-        {
-            "version": "1.0",
-            "added_tokens": [
-                {"id": id, "content": token, "special": True, **flags}
-                for id, token in enumerate(SPECIALS)
-            ],
-            "normalizer": None,
-            "pre_tokenizer": {"type": "WhitespaceSplit"},
-            "post_processor": {
-                "type": "TemplateProcessing",
-                "single": first,
-                "pair": first + second,
-                "special_tokens": {end: {"id": end, "ids": [EOS], "tokens": [end]}},
-            },
-            "decoder": None,
-            "model": {
-                "type": "WordLevel",
-                # Fillers are left out, so that no word of a text becomes one.
-                "vocab": {
-                    token: id
-                    for id, token in enumerate(vocabulary.tokens)
-                    if id < len(SPECIALS) or token in vocabulary
-                },
-                "unk_token": unknown,
-            },
-        },
-    )
-    about = {"tokenizer_class": "PreTrainedTokenizerFast", **TOKENIZER}
+    about = {
+        "tokenizer_class": "MarianTokenizer",
+        "separate_vocabs": separate,
+        "source_lang": source.language,
+        "target_lang": target.language,
+        "pad_token": SPECIALS[PAD],
+        "eos_token": SPECIALS[EOS],
+        "unk_token": SPECIALS[UNK],
+        "model_max_length": POSITIONS,
+        "model_input_names": ["input_ids", "attention_mask"],
+        "clean_up_tokenization_spaces": False,
+    }
     _write(folder / "tokenizer_config.json", about)
 
 

@@ -7,8 +7,10 @@ form (`residual: normalized`) is post-norm behind a norm of the embeddings.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import NamedTuple
 
 import torch
@@ -26,12 +28,23 @@ from nmtdeep.model.layers.residual import Admin, DeepNorm, NormalizedResidual, N
 from nmtdeep.model.layers.sublayer import Sublayer
 from nmtdeep.model.transformer import Stack, Transformer
 
+RESIDUALS = ("post_norm", "pre_norm", "normalized", "admin", "deep_norm")
+# The values of the section `model` that other programs compute, and their sublayers.
+VALUES: dict[str, tuple[object, ...]] = {
+    "encoder.combination": ("residual",),
+    "decoder.combination": ("residual",),
+    "encoder.residual": RESIDUALS,
+    "decoder.residual": RESIDUALS,
+    "bridge": ("top_layer",),
+    "norm": ("layer_norm",),
+    "qk_norm": ("none",),
+    "activation": ("relu", "gelu", "swish"),
+    "embeddings.start": ("eos", "pad"),
+}
 SUBLAYERS = {
     "encoder": ["self_attention", "feed_forward"],
     "decoder": ["self_attention", "cross_attention", "feed_forward"],
 }
-# Residual wrappers without a norm for each sublayer, or with other sums than x + f(x).
-OURS_ALONE = ("rezero", "no_norm", "complete_p", "b2t", "runge_kutta")
 
 
 class Affine(NamedTuple):
@@ -97,37 +110,30 @@ class ModelWeights(NamedTuple):
 
 def unsupported(model: Model) -> list[Problem]:
     """Everything in a recipe's section `model` that has no such form."""
-    problems = [
-        Problem(f"{variant} is a variant of another package ({package})", "model", "leave it out")
-        for variant, package in packages_of(model).items()
-    ]
+    problems = list(other_values(model, VALUES, SUBLAYERS))
     if "+" in model.widths:
         what = f"encoder and decoder are {model.widths} wide"
         problems.append(Problem(what, "model.encoder.width", "train with one width"))
-    for name, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
-        if (combination := stack.combination.type) != "residual":
-            what = f"{combination}: a layer reads more than the output of the layer below it"
-            problems.append(Problem(what, f"model.{name}.combination", "set it to residual"))
-        if (residual := stack.residual.type) in OURS_ALONE:
-            what, hint = f"other programs have no {residual}", "set it to pre_norm or post_norm"
-            problems.append(Problem(what, f"model.{name}.residual", hint))
-        sublayers = [sublayer.type for sublayer in stack.sublayers]
-        if sublayers != SUBLAYERS[name]:
-            what = f"[{', '.join(sublayers)}] is not [{', '.join(SUBLAYERS[name])}]"
-            problems.append(Problem(what, f"model.{name}.sublayers", "leave it out"))
-    for key, known in {"norm": "layer_norm", "qk_norm": "none"}.items():
-        if (value := getattr(model, key)) != known:
-            problems.append(Problem(value, f"model.{key}", f"set it to {known}"))
-    if model.activation in ("geglu", "swiglu"):
-        what, hint = f"{model.activation} has a third matrix", "set it to relu, gelu or swish"
-        problems.append(Problem(what, "model.activation", hint))
-    if model.embeddings.start == "zero":
-        what = "zero: other programs start with the embedding of a token"
-        problems.append(Problem(what, "model.embeddings.start", "set it to eos or pad"))
-    if model.bridge.type != "top_layer":
-        what = f"{model.bridge.type}: a decoder layer reads more than the encoder's top layer"
-        problems.append(Problem(what, "model.bridge", "set it to top_layer"))
     return problems
+
+
+def other_values(
+    model: Model, values: Mapping[str, Sequence[object]], sublayers: Mapping[str, list[str]]
+) -> Iterator[Problem]:
+    """Each key of a section `model` that has none of its `values`, and what to change."""
+    for variant, package in packages_of(model).items():
+        what = f"{variant} is a variant of another package ({package})"
+        yield Problem(what, "model", "leave it out")
+    for key, allowed in values.items():
+        value = attrgetter(key)(model)
+        if (found := getattr(value, "type", value)) not in allowed:
+            listed = " or ".join(json.dumps(each).strip('"') for each in allowed)
+            yield Problem(str(found), f"model.{key}", f"set it to {listed}")
+    for side, expected in sublayers.items():
+        types = [sublayer.type for sublayer in getattr(model, side).sublayers]
+        if types != expected:
+            hint = f"set it to [{', '.join(expected)}]"
+            yield Problem(f"[{', '.join(types)}]", f"model.{side}.sublayers", hint)
 
 
 def of_model(transformer: Transformer, model: Model, *, rows: int) -> ModelWeights:

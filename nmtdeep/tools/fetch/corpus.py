@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,7 @@ from nmtdeep.text.chinese import CHINESE, jieba
 from nmtdeep.text.lines import read_lines
 from nmtdeep.tools.fetch.archive import unpack
 from nmtdeep.tools.fetch.catalog import Dataset, Output, Source, split_member
-from nmtdeep.tools.fetch.download import Retry, Say, download
+from nmtdeep.tools.fetch.download import download
 from nmtdeep.tools.fetch.readers import read_pairs
 from nmtdeep.tools.fetch.steps import Casing, prepare
 
@@ -64,8 +64,7 @@ class Fetch:
     out: Path
     folder: Path | None = None
     progress: ProgressBar = field(default_factory=lambda: ProgressBar("none"))
-    retry: Retry = field(default_factory=Retry)
-    say: Say = lambda _: None
+    say: Callable[[str], None] = lambda _: None
 
     def run(self) -> list[OutputCounts]:
         """Download what is missing, unpack, prepare, and write all files.
@@ -78,7 +77,6 @@ class Fetch:
         if CHINESE in self.dataset.languages and steps & {"tokenize", "tokenize_hyphens"}:
             jieba()  # fails before the download if the package is missing
         archives = {name: self._obtain(self.sources[name]) for name in self.dataset.sources}
-        self._verify_downloads()
         for folder in (_PARTIAL, _UNPACKED):
             shutil.rmtree(self.out / folder, ignore_errors=True)
             (self.out / folder).mkdir(parents=True)
@@ -121,23 +119,12 @@ class Fetch:
             return path
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{path.name}.partial")
-        url = download(source.urls, partial, progress=self.progress, retry=self.retry, say=self.say)
+        url = download(source.urls, partial, progress=self.progress)
         _verify(partial, source)
         partial.replace(path)
         checked = "MD5 as in sacreBLEU" if source.md5 else "no checksum is published"
         self.say(f"{path}: {path.stat().st_size:,} bytes from {url} ({checked})")
         return path
-
-    def _verify_downloads(self) -> None:
-        """Compare with the checksums of the first time that all downloads were complete."""
-        downloads = self.out / DOWNLOADS
-        if (downloads / files.SUMS).is_file():
-            names = [path.name for path in downloads.iterdir() if path.name != files.SUMS]
-            files.verify(
-                downloads, *names, hint=f"delete {downloads} and run the same command again"
-            )
-        elif downloads.is_dir():
-            files.write_sums(downloads)
 
     def _unpack(self, archives: dict[str, Path]) -> dict[str, Path]:
         texts: dict[str, Path] = {}

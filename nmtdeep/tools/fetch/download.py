@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from http.client import HTTPException
 from pathlib import Path
 from ssl import SSLError
@@ -17,22 +15,6 @@ from nmtdeep.errors import Problem, UserError
 from nmtdeep.preprocessing.progress import ProgressBar
 
 _CHUNK = 1 << 20
-# HTTP codes below 500 that are worth another attempt: timeout, too early, too many requests.
-_TEMPORARY = frozenset({408, 425, 429})
-Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Retry:
-    """Seconds to wait for a silent server, attempts per address, seconds of the first pause."""
-
-    timeout: float = 60.0
-    attempts: int = 5
-    pause: float = 2.0
-
-
-class DownloadRefusedError(Exception):
-    """An address does not have the file; the message says why."""
 
 
 class WebOnly(HTTPRedirectHandler):
@@ -41,17 +23,17 @@ class WebOnly(HTTPRedirectHandler):
     def redirect_request(self, req: Request, *others: Any) -> Request | None:
         allowed = ("https://",) if req.type == "https" else ("https://", "http://")
         if not str(others[-1]).startswith(allowed):
-            raise DownloadRefusedError(f"redirected to {others[-1]}, which is not safe")
+            raise ConnectionError(f"redirected to {others[-1]}, which is not safe")
         return super().redirect_request(req, *others)
 
 
 def download(
-    urls: Sequence[str], path: Path, *, progress: ProgressBar, retry: Retry, say: Say
+    urls: Sequence[str], path: Path, *, progress: ProgressBar, timeout: float = 60.0
 ) -> str:
     """Write `path` from the first of `urls` that has the file.
 
     Args:
-        say: is called with each line that the user should see.
+        timeout: seconds to wait for a silent server.
 
     Returns:
         The URL that the file came from.
@@ -61,41 +43,24 @@ def download(
     """
     problems = []
     for url in urls:
-        reason = _try(url, path, progress, retry, say)
-        if reason is None:
+        try:
+            _receive(url, path, progress, timeout)
+        except HTTPError as error:
+            reason = f"HTTP {error.code} {error.reason}"
+        except (URLError, TimeoutError, ConnectionError, HTTPException, SSLError) as error:
+            reason = str(getattr(error, "reason", error)) or type(error).__name__
+        else:
             return url
         hint = "try again later, or download it by hand: --dry-run shows its name, --from uses it"
         problems.append(Problem(reason, url, hint))
     raise UserError(problems=problems)
 
 
-def _try(url: str, path: Path, progress: ProgressBar, retry: Retry, say: Say) -> str | None:
-    """Why an address does not have the file, after all attempts; None if it does."""
-    reason = ""
-    for attempt in range(retry.attempts):
-        if attempt:
-            say(f"{url}: {reason}; trying again")
-            time.sleep(retry.pause * 2 ** (attempt - 1))
-        try:
-            _receive(url, path, progress, retry.timeout)
-        except DownloadRefusedError as error:
-            return str(error)
-        except HTTPError as error:
-            reason = f"HTTP {error.code} {error.reason}"
-            if error.code < 500 and error.code not in _TEMPORARY:
-                return reason
-        except (URLError, TimeoutError, ConnectionError, HTTPException, SSLError) as error:
-            reason = str(getattr(error, "reason", error)) or type(error).__name__
-        else:
-            return None
-    return f"{reason}; {retry.attempts} attempts"
-
-
 def _receive(url: str, path: Path, progress: ProgressBar, timeout: float) -> None:
     headers = {"User-Agent": f"nmtdeep/{__version__}", "Accept-Encoding": "identity"}
     with build_opener(WebOnly()).open(Request(url, headers=headers), timeout=timeout) as response:
         if response.headers.get_content_type() == "text/html":
-            raise DownloadRefusedError("the server sent a web page instead of the file")
+            raise ConnectionError("the server sent a web page instead of the file")
         length = response.length or 0  # 0: the server does not say
         with path.open("wb") as file, progress.step(url, length, unit="bytes") as advance:
             while data := response.read(_CHUNK):

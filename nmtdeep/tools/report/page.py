@@ -1,18 +1,57 @@
-"""A report as one HTML page that loads nothing from anywhere."""
+"""A report as one HTML page that loads nothing from anywhere, and its parts."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, StrictUndefined
 
 # Controls, halves of surrogate pairs, line and paragraph separators, code points of no character.
 NOT_ALLOWED = ("Cc", "Cs", "Zl", "Zp", "Cn")
+
+
+class TableCell(NamedTuple):
+    """One cell; numbers are sorted by `value`, which is None for text.
+
+    Attributes:
+        is_best: whether it is marked as the best of its row.
+    """
+
+    text: str
+    value: float | None = None
+    is_best: bool = False
+
+
+class PageTable(NamedTuple):
+    """Rows under headings; the first cell of a row names it.
+
+    Attributes:
+        notes: lines below, such as signatures.
+    """
+
+    headings: Sequence[str]
+    rows: Sequence[Sequence[TableCell]]
+    notes: Sequence[str] = ()
+
+
+class Picture(NamedTuple):
+    """A picture.
+
+    Attributes:
+        svg: the file.
+        signature: the conditions of its numbers.
+        folded: whether it is hidden until a reader opens it.
+    """
+
+    title: str
+    svg: bytes
+    signature: str
+    folded: bool = False
 
 
 def html(page: Mapping[str, Any]) -> str:

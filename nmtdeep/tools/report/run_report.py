@@ -2,71 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
-from nmtdeep.analysis.measurement import one_line, versions
-from nmtdeep.analysis.records import names
-from nmtdeep.data.corpus import DataDirectory
-from nmtdeep.devices import resolve_device
+from nmtdeep import checkpoint
+from nmtdeep.analysis import combination, records, schedule
+from nmtdeep.analysis.measurement import Measurement, one_line, versions
+from nmtdeep.analysis.pictures import render
+from nmtdeep.errors import UserError
 from nmtdeep.files import replace_file
-from nmtdeep.tools.report import held_out, history, page, pictures, tables
+from nmtdeep.tools.report import history, page, tables
+from nmtdeep.tools.report.history import RunHistory
+
+OVER: tuple[records.Over, ...] = "updates", "hours"
+CURVES = (*records.USUAL, "gradient_norm", "lr")
 
 
-def report(
-    runs: Sequence[Path],
-    out: Path,
-    options: held_out.SetOptions | None,
-    *,
-    device: str,
-    say: Callable[[str], None],
-) -> None:
+def report(runs: Sequence[Path], out: Path) -> None:
     """Write the page, which lists everything that could not be shown.
 
-    Args:
-        options: the set to translate; None: show the runs' files only.
-        say: is called with a line before each long step.
-
     Raises:
-        UserError: if a path is not a run, the languages of the data are not those of a run, or the
-            COMET model cannot be read.
+        UserError: if a path is not a run.
     """
-    histories = [history.read(name, path) for name, path in names(runs).items()]
+    histories = [history.read(name, path) for name, path in records.names(runs).items()]
     omissions = [omission for run in histories for omission in run.omissions]
-    album = pictures.Album(say, omissions=omissions)
-    corpora, translations, samples = None, held_out.HeldOut(), 0
-    if options is None:
-        album.omissions.append(
-            "Translations, comparison, scores by length, similarity of layers, gradients: they "
-            "need text: add --data with the data directory of the runs"
-        )
-    else:
-        corpora, samples = DataDirectory.open(options.data), options.samples
-        held_out.check_languages(histories, corpora)
-        chosen = held_out.chosen_split(corpora, options.split)
-        translations = held_out.translate(
-            histories, corpora, chosen, device=device, comet=options.comet, say=say
-        )
-    pictures.of_training(album, histories)
-    pictures.of_models(album, histories, corpora, resolve_device(device))
-    if translations.systems:
-        pictures.of_lengths(album, translations)
-    text = page.html(
-        {
-            "runs": [run.name for run in histories],
-            "made": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {one_line(versions())}",
-            "overview": tables.overview(histories),
-            "scores": tables.scores(histories, translations.split, translations.scores()),
-            "comparison": tables.comparison(translations.comparisons()),
-            "split": translations.split,
-            "samples": translations.samples(samples),
-            "searches": translations.searches,
-            "pictures": album.pictures,
-            "cost": tables.cost(histories),
-            "recipes": tables.recipes(histories),
-            "omissions": album.omissions,
-        }
-    )
-    with replace_file(out) as partial:
-        partial.write_text(text, encoding="utf-8")
+    content = {
+        "runs": [run.name for run in histories],
+        "made": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {one_line(versions())}",
+        "overview": tables.overview(histories),
+        "scores": tables.scores(histories),
+        "pictures": list(_pictures(histories, omissions)),
+        "cost": tables.cost(histories),
+        "recipes": tables.recipes(histories),
+        "omissions": omissions,
+    }
+    with replace_file(out) as partial_file:
+        partial_file.write_text(page.html(content), encoding="utf-8")
+
+
+def _pictures(histories: Sequence[RunHistory], omissions: list[str]) -> Iterator[page.Picture]:
+    """Those of `plot` and `analyze`; an omission for each that cannot be drawn."""
+    paths = {run.name: run.path for run in histories}
+    recorded = {run.name: run.path for run in histories if run.records.points}
+    measures: dict[str, Callable[[], Measurement]] = {}
+    for over in OVER if recorded else ():
+        measures[f"Training, by {over}"] = partial(records.measure, recorded, CURVES, over)
+    recipes = {run.name: run.recipe for run in histories}
+    measures["Learning rate, as planned"] = partial(schedule.measure, recipes, runs=paths)
+    for run in histories:
+        if run.parameters is not None:
+            loaded = checkpoint.load(run.path)
+            title = f"What each layer reads, {run.name}"
+            measures[title] = partial(combination.measure, run.name, loaded)
+    for title, measure in measures.items():
+        try:
+            measurement = measure()
+        except UserError as error:
+            omissions.append(f"{title}: {error}")
+            continue
+        of_records = title.startswith("Training, by ")
+        # The signature of the records names paths of this machine.
+        signature = "from train.jsonl" if of_records else measurement.signature
+        svg = render(measurement.draw, "svg")
+        yield page.Picture(title, svg, signature, folded=title == "Training, by hours")

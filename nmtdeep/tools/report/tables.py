@@ -1,21 +1,18 @@
-"""The tables of a report: overview, scores, comparison, hardware and cost; and the recipes."""
+"""The tables of a report: overview, scores, hardware and cost; and the recipes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import fmean
 from typing import Any
 
-from nmtdeep.config.load import load_recipe
-from nmtdeep.config.names import list_recipes
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import differences, display
 from nmtdeep.scoring import Score
-from nmtdeep.scoring.metrics import METRICS, heading_of, label_of
+from nmtdeep.scoring.metrics import METRICS, heading_of
 from nmtdeep.scoring.report import signed_by
-from nmtdeep.scoring.significance import Comparison
 from nmtdeep.tools.report.history import RunHistory
-from nmtdeep.tools.report.parts import PageTable, TableCell
+from nmtdeep.tools.report.page import PageTable, TableCell
 from nmtdeep.units import duration, short, size
 
 
@@ -48,19 +45,11 @@ def overview(histories: Iterable[RunHistory]) -> PageTable:
     return PageTable((*headings, "best valid BLEU"), rows, list(dict.fromkeys(notes)))
 
 
-def scores(
-    histories: Sequence[RunHistory], split: str, measured: Mapping[str, Sequence[Score]]
-) -> PageTable:
-    """A row for each set and metric, a column for each run, the best of several runs marked.
-
-    Args:
-        measured: by run, scores of `split` that were measured for this report. They replace those
-            that the end of the training stored.
-    """
+def scores(histories: Sequence[RunHistory]) -> PageTable:
+    """A row for each set and metric, a column for each run, the best of several runs marked."""
     table: dict[tuple[str, str], dict[str, Score]] = {}
     for run in histories:
-        stored = run.scores.scores if run.scores else {}
-        for name, listed in [*stored.items(), (split, measured.get(run.name, ()))]:
+        for name, listed in (run.scores.scores if run.scores else {}).items():
             for score in listed:
                 table.setdefault((name, score.metric), {})[run.name] = score
     rows = [
@@ -92,20 +81,6 @@ def _row(metric: str, listed: Sequence[Score | None]) -> Iterator[TableCell]:
         yield cell._replace(is_best=cell.text == best)
 
 
-def comparison(comparisons: Iterable[Comparison]) -> PageTable:
-    """Each run compared with the first one, with the p of their difference."""
-    headings = ("run", "metric", "mean ± 95 %", "difference", "p")
-    rows, notes = [], []
-    for row in comparisons:
-        mean = "-" if row.mean is None else f"{row.mean:.2f} ± {row.interval:.2f}"
-        difference = number(row.difference, "{:+.2f}".format)
-        names = TableCell(row.system), TableCell(heading_of(row.metric)), TableCell(mean, row.mean)
-        against = TableCell("baseline", 0.0) if row.p_value is None else difference
-        rows.append((*names, against, number(row.p_value, "{:.4f}".format)))
-        notes.append(f"{label_of(row.metric)}: {row.signature}")
-    return PageTable(headings, rows, list(dict.fromkeys(notes)))
-
-
 def cost(histories: Iterable[RunHistory]) -> PageTable:
     """The hardware of each run, and how much time and memory its training took."""
     headings = ["run", "device", "time", "target tokens", "tokens per second"]
@@ -131,16 +106,12 @@ def cost(histories: Iterable[RunHistory]) -> PageTable:
 def recipes(histories: Sequence[RunHistory]) -> Iterator[dict[str, Any]]:
     """The recipe of each run: its differences from others, then all of it as YAML.
 
-    It is compared with the first run's, the shipped one of the same description, and the defaults.
+    It is compared with the first run's, and with the defaults.
     """
-    shipped = {description: name for name, description in list_recipes().items()}
     for run in histories:
-        others: list[tuple[str, Recipe]] = []
+        others = [("the defaults", Recipe())]
         if run is not histories[0]:
-            others.append((f"the run {histories[0].name}", histories[0].recipe))
-        if name := shipped.get(run.recipe.description):
-            others.append((f"the recipe {name}", load_recipe(name)))
-        others.append(("the defaults", Recipe()))
+            others.insert(0, (f"the run {histories[0].name}", histories[0].recipe))
         yield {
             "run": run.name,
             "description": run.recipe.description,

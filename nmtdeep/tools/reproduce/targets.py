@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from rich.table import Table
@@ -27,16 +27,8 @@ from nmtdeep.model.build import build
 from nmtdeep.units import counted
 
 PAPERS = ("li-2020", "wang-2019", "xu-2020", "zhang-2019")
-
-
-class Row(NamedTuple):
-    """A row of a paper's table that has a recipe."""
-
-    recipe: str
-    row: str
-    scores: str
-    printed: str
-    ours: str
+# Begin of those commands of figures that are cheap enough to be run.
+RUN = "nmtdeep analyze "
 
 
 @cache
@@ -87,20 +79,15 @@ def checked(name: str) -> str:
 
 def needs_data(name: str) -> bool:
     """Whether a target is measured on sentences."""
-    if name in published()["measured"]:
-        return True
-    return any(is_run(line) and "DATA" in line for line in figure(name).get("commands", ()))
+    commands = figure(name).get("commands", ())
+    is_measured = name in published()["measured"]
+    return is_measured or any(line.startswith(RUN) and "DATA" in line for line in commands)
 
 
 def figure(name: str) -> dict[str, Any]:
     """What `published.yaml` has about a figure; empty for a table."""
     found: dict[str, Any] = published()["figures"].get(name, {})
     return found
-
-
-def is_run(command: str) -> bool:
-    """Whether a figure's command is cheap enough to be run."""
-    return command.startswith("nmtdeep analyze ")
 
 
 def trained(name: str) -> tuple[Table | None, str]:
@@ -112,12 +99,13 @@ def trained(name: str) -> tuple[Table | None, str]:
     title = next(iter(recipes.values())).reference.paper
     headings = ("recipe", "row", "printed scores", "parameters, printed", "ours")
     note = "ours: of the recipe's model, with the vocabulary that the paper's counts imply"
-    note = note if any(row.ours for row in rows) else ""
+    note = note if any(row[-1] for row in rows) else ""
     shown = tables.table(headings, rows, text=3, title=title, note=note)
     return shown, _commands(name.partition("/")[0])
 
 
-def _row(name: str, recipe: Recipe) -> Row:
+def _row(name: str, recipe: Recipe) -> tuple[str, ...]:
+    """Recipe, row, printed scores, parameters as printed, and ours."""
     reference = recipe.reference
     scores = ", ".join(f"{metric} {score:g}" for metric, score in reference.scores.items())
     types = published()["vocabularies"].get(name.rpartition("/")[0])
@@ -125,7 +113,7 @@ def _row(name: str, recipe: Recipe) -> Row:
     if types and reference.parameters:
         digits = len(reference.parameters.partition(".")[2].rstrip("M"))
         ours = f"{parameters(recipe, types) / 1e6:.{digits}f}M"
-    return Row(name, reference.row, scores or "none", reference.parameters, ours)
+    return name, reference.row, scores or "none", reference.parameters, ours
 
 
 def parameters(recipe: Recipe, types: Sequence[int]) -> int:

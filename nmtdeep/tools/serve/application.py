@@ -10,42 +10,22 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from fastapi import FastAPI, Request, Response
-from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.applications import Starlette
 from starlette.datastructures import Headers
-from starlette.requests import ClientDisconnect
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, JSONResponse
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nmtdeep import __version__
 from nmtdeep.decoding.translation import Translation
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import CheckpointError, UserError, printable
+from nmtdeep.tools.serve import ServiceOptions
 from nmtdeep.tools.serve.batcher import Batcher
-from nmtdeep.tools.serve.limits import Limits
-from nmtdeep.tools.serve.messages import (
-    Answer,
-    Health,
-    Reason,
-    RequestRefusedError,
-    answer,
-    read,
-    request_form,
-)
-from nmtdeep.tools.serve.metrics import Metrics
+from nmtdeep.tools.serve.messages import RequestRefusedError, answer, read, request_form
 
 CLIENT_LEFT = 499
-REFUSALS = {
-    400: "Invalid JSON.",
-    408: "The body did not arrive in time.",
-    413: "Too many bytes, lines or characters of a line.",
-    415: "Not sent as application/json.",
-    421: "The Host is not one that the service answers to.",
-    422: "JSON of another form, or a line that the service refuses.",
-    429: "The queue is full; Retry-After has the seconds to wait.",
-    500: "A fault of the service; see its log.",
-    503: "Too many requests at once; Retry-After has the seconds to wait.",
-}
 # The page loads nothing, no other page may frame it, and it contains its script and style.
 PAGE_POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
@@ -56,38 +36,28 @@ PAGE_POLICY = (
 class Service:
     """The handler of each address."""
 
-    def __init__(self, translator: Translator, limits: Limits) -> None:
-        self.metrics = Metrics()
-        self.batcher = Batcher(translator, self.metrics, limits)
-        self.metrics.waiting.set_function(lambda: self.batcher.waiting)
-        self.metrics.open.set_function(lambda: self.open)
-        self.limits = limits
+    def __init__(self, translator: Translator, options: ServiceOptions) -> None:
+        self.batcher = Batcher(translator, options)
+        self.options = options
         self.output = translator.options.output_is
-        self.form = request_form(limits)
+        self.form = request_form(options)
         self.source = translator.pipeline.source.language
         self.target = translator.pipeline.target.language
-        self.open = 0
+        self.requests = self.open = 0
 
-    async def translate(self, request: Request) -> Answer:
+    async def translate(self, request: Request) -> JSONResponse:
         """Translate lines: as many translations as lines, in order."""
-        status = 500
+        self.requests += 1
         self.open += 1
-        with self.metrics.latency.time():
-            try:
-                translations = await self._translate(request)
-                status = 200
-                return answer(translations, self.output)
-            except RequestRefusedError as refusal:
-                status = refusal.status
-                raise
-            finally:
-                self.open -= 1
-                self.metrics.requests.labels(str(status)).inc()
+        try:
+            return JSONResponse(answer(await self._translate(request), self.output))
+        finally:
+            self.open -= 1
 
     async def _translate(self, request: Request) -> list[Translation]:
-        if self.open > self.limits.max_requests:
-            reason = f"more than {self.limits.max_requests} requests at once: try again later"
-            raise RequestRefusedError(503, reason, retry=1)
+        if self.open > self.options.max_requests:
+            reason = f"more than {self.options.max_requests} requests at once: try again later"
+            raise RequestRefusedError(503, reason)
         # A browser does not let a page of another site send this type without permission.
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
@@ -101,7 +71,7 @@ class Service:
             raise RequestRefusedError(422, str(error)) from None
 
     async def _body(self, request: Request) -> bytes:
-        most, seconds = self.limits.max_body, self.limits.body_seconds
+        most, seconds = self.options.max_body, self.options.body_seconds
         too_long = RequestRefusedError(413, f"more than {most} bytes: send several requests")
         if int(request.headers.get("content-length", 0)) > most:
             raise too_long
@@ -119,16 +89,14 @@ class Service:
             raise RequestRefusedError(408, reason) from None
         return bytes(body)
 
-    async def health(self) -> Health:
-        """Whether the service translates."""
-        waiting = self.batcher.waiting
-        return Health(status="ok", source=self.source, target=self.target, waiting_lines=waiting)
+    async def health(self, _: Request) -> JSONResponse:
+        """Whether the service translates; requests since its start, lines in the queue."""
+        counts = {"requests": self.requests, "waiting_lines": self.batcher.waiting}
+        languages = {"source": self.source, "target": self.target}
+        return JSONResponse({"status": "ok", **languages, **counts})
 
-    async def prometheus(self) -> Response:
-        """Counts in Prometheus' text format."""
-        return Response(generate_latest(self.metrics.registry), media_type=CONTENT_TYPE_LATEST)
-
-    async def page(self) -> HTMLResponse:
+    async def page(self, _: Request) -> HTMLResponse:
+        """The page for people."""
         text = (Path(__file__).parent / "page.html").read_text(encoding="utf-8")
         source, target = map(html.escape, (self.source, self.target))
         headers = {"Content-Security-Policy": PAGE_POLICY, "X-Content-Type-Options": "nosniff"}
@@ -162,45 +130,29 @@ class HostCheck:
 
 
 def application(
-    translator: Translator, limits: Limits, hosts: Collection[str] | None = None
-) -> FastAPI:
+    translator: Translator, options: ServiceOptions, hosts: Collection[str] | None = None
+) -> Starlette:
     """The service as an ASGI application, which translates from its startup to its shutdown.
 
     Args:
         hosts: what requests may name as their host, as of `HostCheck`; None: anything.
     """
-    service = Service(translator, limits)
-    app = FastAPI(
-        title="nmtdeep",
-        version=__version__,
-        description=f"Translations from {service.source} to {service.target}.",
-        lifespan=lambda _: service.batcher.running(),
-        docs_url=None,  # its page loads scripts from another site
-        redoc_url=None,
+    service = Service(translator, options)
+    return Starlette(
+        routes=[
+            Route("/translate", service.translate, methods=["POST"]),
+            Route("/health", service.health),
+            Route("/", service.page),
+        ],
+        middleware=[] if hosts is None else [Middleware(HostCheck, hosts=hosts)],
         exception_handlers={
             RequestRefusedError: _refuse,
             404: _not_found,
             405: _not_found,
             Exception: _internal_error,
         },
+        lifespan=lambda _: service.batcher.running(),
     )
-    if hosts is not None:
-        app.add_middleware(HostCheck, hosts=hosts)
-    schema = {"application/json": {"schema": service.form.model_json_schema()}}
-    app.add_api_route(
-        "/translate",
-        service.translate,
-        methods=["POST"],
-        response_model=Answer,
-        responses={
-            status: {"model": Reason, "description": text} for status, text in REFUSALS.items()
-        },
-        openapi_extra={"requestBody": {"required": True, "content": schema}},
-    )
-    app.add_api_route("/health", service.health, response_model=Health)
-    app.add_api_route("/metrics", service.prometheus, response_class=PlainTextResponse)
-    app.add_api_route("/", service.page, response_class=HTMLResponse, include_in_schema=False)
-    return app
 
 
 async def _unless_disconnected(
@@ -224,13 +176,13 @@ async def _unless_disconnected(
 
 
 async def _refuse(_: Request, refusal: Any) -> JSONResponse:
-    headers = {"Retry-After": str(refusal.retry)} if refusal.retry else None
+    headers = {"Retry-After": "1"} if refusal.status in (429, 503) else None
     return _reason(refusal.status, refusal.reason, headers)
 
 
 async def _not_found(request: Request, error: Any) -> JSONResponse:
     what = printable(f"{request.method} {request.url.path}")
-    hint = "use POST /translate, GET /, /health, /metrics or /openapi.json"
+    hint = "use POST /translate, GET / or GET /health"
     return _reason(error.status_code, f"{what}: {error.detail}: {hint}", error.headers)
 
 
@@ -239,4 +191,4 @@ async def _internal_error(_: Request, error: Exception) -> JSONResponse:
 
 
 def _reason(status: int, reason: str, headers: Any = None) -> JSONResponse:
-    return JSONResponse(Reason(reason=reason).model_dump(), status, headers)
+    return JSONResponse({"reason": reason}, status, headers)

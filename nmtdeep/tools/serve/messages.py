@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import ConfigDict, Field, ValidationError, create_model
 
 from nmtdeep.config.text import Form
 from nmtdeep.decoding.translation import Candidate, Translation
-from nmtdeep.tools.serve.limits import Limits
+from nmtdeep.tools.serve import ServiceOptions
 
 FORM = '{"lines": ["...", "..."]}'
 # Status and reason by pydantic's type of error; in braces, fields of its context.
@@ -27,94 +27,36 @@ _REFUSALS = {
 _OTHER = (422, "not a list of lines: send {form}")
 
 
-class Message(BaseModel):
-    """A message without unknown keys."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class Lines(Message):
-    """Lines of raw text, to be translated in order."""
-
-    lines: list[str]
-
-
-class ScoredText(Message):
-    """A translation.
-
-    Attributes:
-        log_prob: sum over subwords and the end of the sentence, in nats.
-        score: log_prob divided by the length penalty.
-    """
-
-    text: str
-    score: float
-    log_prob: float
-
-
-class Translated(ScoredText):
-    """The best translation of a line, and the other candidates if the service returns several."""
-
-    alternatives: list[ScoredText]
-
-
-class Answer(Message):
-    """A translation for each line, in order."""
-
-    translations: list[Translated]
-
-
-class Health(Message):
-    """Sent as soon as the service translates.
-
-    Attributes:
-        source, target: languages.
-        waiting_lines: lines in the queue.
-    """
-
-    status: str
-    source: str
-    target: str
-    waiting_lines: int
-
-
-class Reason(Message):
-    """Why a request is refused, and what to do."""
-
-    reason: str
-
-
 class RequestRefusedError(Exception):
     """A request that is not answered with translations.
 
     Args:
         status: of HTTP.
-        retry: seconds after which the same request may be answered.
     """
 
-    def __init__(self, status: int, reason: str, *, retry: int | None = None) -> None:
+    def __init__(self, status: int, reason: str) -> None:
         super().__init__(status, reason)
         self.status = status
         self.reason = reason
-        self.retry = retry
 
 
-def request_form(limits: Limits) -> type[Lines]:
-    """The request that a service with these limits accepts."""
-    line = Annotated[str, Field(max_length=limits.max_characters, pattern=r"^[^\n]*$")]
-    most = min(limits.max_lines, limits.max_queue)
+def request_form(options: ServiceOptions) -> Any:
+    """The model of the requests that a service with these options accepts."""
+    line = Annotated[str, Field(max_length=options.max_characters, pattern=r"^[^\n]*$")]
+    most = min(options.max_lines, options.max_queue)
     field: Any = (Annotated[list[line], Field(max_length=most)], ...)
-    return create_model("Lines", __base__=Lines, __doc__=Lines.__doc__, lines=field)
+    return create_model("Lines", __config__=ConfigDict(extra="forbid", strict=True), lines=field)
 
 
-def read(form: type[Lines], body: bytes) -> list[str]:
+def read(form: Any, body: bytes) -> list[str]:
     """The lines of a request.
 
     Raises:
         RequestRefusedError: the first problem, if it is not JSON, or not of that form.
     """
     try:
-        return form.model_validate_json(body).lines
+        lines: list[str] = form.model_validate_json(body).lines
+        return lines
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
         line = "".join(f"line {int(number) + 1}" for number in problem["loc"][1:])
@@ -123,19 +65,19 @@ def read(form: type[Lines], body: bytes) -> list[str]:
         raise RequestRefusedError(status, reason) from None
 
 
-def answer(translations: Iterable[Translation], form: Form) -> Answer:
-    """The answer to a client's lines."""
+def answer(translated: Iterable[Translation], form: Form) -> dict[str, Any]:
+    """A translation for each line, in order: the best one, and its other candidates.
+
+    `log_prob` is the sum over subwords and the end of the sentence, in nats; `score` is that
+    divided by the length penalty.
+    """
 
     def values(candidate: Candidate) -> dict[str, Any]:
         text = candidate.as_text(form)
         return {"text": text, "score": candidate.score, "log_prob": candidate.log_prob}
 
-    return Answer(
-        translations=[
-            Translated(
-                **values(each.candidates[0]),
-                alternatives=[ScoredText(**values(candidate)) for candidate in each.candidates[1:]],
-            )
-            for each in translations
-        ]
-    )
+    translations = []
+    for each in translated:
+        best, *alternatives = map(values, each.candidates)
+        translations.append({**best, "alternatives": alternatives})
+    return {"translations": translations}

@@ -1,4 +1,4 @@
-"""The service as a process: it listens, loads the models, and answers until a signal ends it."""
+"""The service as a process: listens, loads the models, and answers until a signal ends it."""
 
 from __future__ import annotations
 
@@ -6,36 +6,21 @@ import ipaddress
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import UserError
-from nmtdeep.tools.serve.limits import Limits
+from nmtdeep.tools.serve import ServiceOptions
 
 BACKLOG = 2048
 # Longer than proxies keep an idle connection, so that the proxy closes it between requests.
 KEEP_ALIVE_SECONDS = 75
 
 
-class Address(NamedTuple):
-    """Where the service listens.
-
-    Attributes:
-        port: 0: any free one.
-        allow_hosts: names that requests may have as their host, besides `host`.
-    """
-
-    host: str
-    port: int
-    allow_hosts: Sequence[str] = ()
-
-
 def serve(
     models: Sequence[Path],
-    options: DecodingOptions,
-    limits: Limits,
-    address: Address,
+    decoding: DecodingOptions,
+    options: ServiceOptions,
     *,
     announce: Callable[[str], object],
 ) -> None:
@@ -44,7 +29,7 @@ def serve(
     Connections made while the models load wait.
 
     Args:
-        announce: called with the URL as soon as the service answers.
+        announce: called with the URL as soon as the models are loaded.
 
     Raises:
         UserError: if the address is not available.
@@ -53,22 +38,14 @@ def serve(
 
     from nmtdeep.tools.serve.application import application
 
-    host, port, allow_hosts = address
-    with _listen(host, port) as listening:
+    with _listen(options.host, options.port) as listening:
         name, number = listening.getsockname()[:2]
+        allowed = options.allow_host or ()
         # Only on the machine itself are its names known.
-        checked = allow_hosts or ipaddress.ip_address(name).is_loopback
-        hosts = (host, name, *allow_hosts) if checked else None
-        app = application(Translator.load(models, options), limits, hosts)
-        url = f"http://[{name}]:{number}" if ":" in name else f"http://{name}:{number}"
-
-        class Server(uvicorn.Server):
-            async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-                await super().startup(sockets)
-                announce(url)
-
+        checked = allowed or ipaddress.ip_address(name).is_loopback
+        hosts = (options.host, name, *allowed) if checked else None
         config = uvicorn.Config(
-            app,
+            application(Translator.load(models, decoding), options, hosts),
             http="h11",
             ws="none",
             lifespan="on",
@@ -78,25 +55,17 @@ def serve(
             proxy_headers=False,
             backlog=BACKLOG,
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=limits.grace,
+            timeout_graceful_shutdown=options.grace,
         )
-        Server(config).run(sockets=[listening])
+        announce(f"http://[{name}]:{number}" if ":" in name else f"http://{name}:{number}")
+        uvicorn.Server(config).run(sockets=[listening])
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listening = socket.socket(family, kind, protocol)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen(BACKLOG)
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(
-            f"cannot listen: {reason}",
-            where=f"{host}, port {port}",
-            hint="choose another --host or --port",
-        ) from error
-    return listening
+        what = f"cannot listen: {getattr(error, 'strerror', None) or error}"
+        hint = "choose another --host or --port"
+        raise UserError(what, where=f"{host}, port {port}", hint=hint) from error

@@ -1,6 +1,6 @@
 """A Transformer as fairseq's documentation and the DLCL release describe it, in plain formulas.
 
-Independent of the package, sentence by sentence and head by head, with fairseq's ids (padding 1,
+Independent of the package, sentence by sentence, with fairseq's ids (padding 1,
 end 2, unknown 3, positions from 2), and the names of version 0.6.2; later ones: written_by_fairseq.
 All in float64.
 """
@@ -10,12 +10,33 @@ from argparse import Namespace
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 PAD, EOS, UNK = 1, 2, 3
 
 
-class FairseqLike:
+class Drawn:
+    """Random weights by name."""
+
+    def __init__(self, seed: int, width: int = 8) -> None:
+        self.width = width
+        self.generator = torch.Generator().manual_seed(seed)
+        self.state: dict[str, Tensor] = {}
+
+    def draw(self, *shape: int, around: float = 0.0) -> Tensor:
+        return around + 0.4 * torch.randn(shape, generator=self.generator)
+
+    def draw_norm(self, name: str) -> None:
+        self.state[f"{name}.weight"] = self.draw(self.width, around=1.0)
+        self.state[f"{name}.bias"] = self.draw(self.width)
+
+    def draw_linear(self, name: str, outputs: int, inputs: int) -> None:
+        self.state[f"{name}.weight"] = self.draw(outputs, inputs)
+        self.state[f"{name}.bias"] = self.draw(outputs)
+
+
+class FairseqLike(Drawn):
     """Random weights under fairseq's names, and their logits.
 
     Args:
@@ -37,12 +58,11 @@ class FairseqLike:
         softmax: bool = False,
         biases: bool = True,
     ) -> None:
+        super().__init__(seed=5)
         self.pre_norm, self.history = pre_norm, history
-        self.width, self.heads, self.inner, self.biases = 8, 2, 12, biases
+        self.heads, self.inner, self.biases = 2, 12, biases
         self.softmax, self.groups = softmax, groups
         self.depths = dict(zip(("encoder", "decoder"), depths, strict=True))
-        self.generator = torch.Generator().manual_seed(5)
-        self.state: dict[str, Tensor] = {}
         for side in self.depths:
             self._draw_stack(side)
         self._draw_embeddings(types, sharing)
@@ -60,9 +80,6 @@ class FairseqLike:
             target_lang="de",
         )
 
-    def draw(self, *shape: int, around: float = 0.0) -> Tensor:
-        return around + 0.4 * torch.randn(shape, generator=self.generator)
-
     def _draw_embeddings(self, types: tuple[int, int], sharing: str) -> None:
         target = self.draw(types[1], self.width)
         source = target if sharing == "all" else self.draw(types[0], self.width)
@@ -76,32 +93,24 @@ class FairseqLike:
         for layer in range(self.depths[side]):
             name = f"{side}.layers.{layer}"
             for place, block in enumerate(blocks):
-                self._draw_norm(f"{name}.layer_norms.{place}")
+                self.draw_norm(f"{name}.layer_norms.{place}")
                 if block != "final":
                     self._draw_attention(f"{name}.{block}")
-            self._draw_linear(f"{name}.fc1", self.inner, self.width)
-            self._draw_linear(f"{name}.fc2", self.width, self.inner)
+            self.draw_linear(f"{name}.fc1", self.inner, self.width)
+            self.draw_linear(f"{name}.fc2", self.width, self.inner)
         if self.pre_norm:
-            self._draw_norm(f"{side}.layer_norm")
+            self.draw_norm(f"{side}.layer_norm")
         self.state[f"{side}.embed_positions._float_tensor"] = torch.zeros(1)
         count = self.depths[side] + 1
         if self.history:
             shape = (count, count, self.groups)[: 3 if self.history == "dlcl" else 2]
             self.state[f"{side}.history.weight"] = self.draw(*shape, around=0.5)
             for number in range(1, count) if self.history == "dlcl" else range(count - 1):
-                self._draw_norm(f"{side}.history.layer_norms.{number}")
-
-    def _draw_norm(self, name: str) -> None:
-        self.state[f"{name}.weight"] = self.draw(self.width, around=1.0)
-        self.state[f"{name}.bias"] = self.draw(self.width)
-
-    def _draw_linear(self, name: str, outputs: int, inputs: int) -> None:
-        self.state[f"{name}.weight"] = self.draw(outputs, inputs)
-        self.state[f"{name}.bias"] = self.draw(outputs)
+                self.draw_norm(f"{side}.history.layer_norms.{number}")
 
     def _draw_attention(self, name: str) -> None:
         self.state[f"{name}.in_proj_weight"] = self.draw(3 * self.width, self.width)
-        self._draw_linear(f"{name}.out_proj", self.width, self.width)
+        self.draw_linear(f"{name}.out_proj", self.width, self.width)
         if self.biases:
             self.state[f"{name}.in_proj_bias"] = self.draw(3 * self.width)
         else:
@@ -111,37 +120,28 @@ class FairseqLike:
         return self.state[name].double()
 
     def norm(self, name: str, x: Tensor) -> Tensor:
-        centered = x - x.mean(1, keepdim=True)
-        deviation = (centered.square().mean(1, keepdim=True) + 1e-5).sqrt()
-        return centered / deviation * self.of(f"{name}.weight") + self.of(f"{name}.bias")
+        return F.layer_norm(x, x.shape[-1:], self.of(f"{name}.weight"), self.of(f"{name}.bias"))
 
     def linear(self, name: str, x: Tensor) -> Tensor:
-        y = x @ self.of(f"{name}.weight").T
-        return y + self.of(f"{name}.bias") if f"{name}.bias" in self.state else y
+        bias = self.of(f"{name}.bias") if f"{name}.bias" in self.state else None
+        return F.linear(x, self.of(f"{name}.weight"), bias)
 
     def attention(self, name: str, x: Tensor, memory: Tensor, *, causal: bool) -> Tensor:
         weights = self.of(f"{name}.in_proj_weight").chunk(3)
         none = torch.zeros(3 * self.width).double()
         biases = (self.of(f"{name}.in_proj_bias") if self.biases else none).chunk(3)
-        read = (x, memory, memory)
-        q, k, v = (y @ w.T + b for y, w, b in zip(read, weights, biases, strict=True))
-        size, heads = self.width // self.heads, []
-        for head in range(self.heads):
-            cut = slice(head * size, (head + 1) * size)
-            scores = q[:, cut] @ k[:, cut].T / math.sqrt(size)
-            for place in range(len(x) if causal else 0):
-                scores[place, place + 1 :] = -math.inf
-            heads.append(scores.softmax(1) @ v[:, cut])
-        return self.linear(f"{name}.out_proj", torch.cat(heads, 1))
+        q, k, v = (
+            F.linear(y, w, b).unflatten(1, (self.heads, -1)).transpose(0, 1)
+            for y, w, b in zip((x, memory, memory), weights, biases, strict=True)
+        )
+        heads = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+        return self.linear(f"{name}.out_proj", heads.transpose(0, 1).flatten(1))
 
     def positions(self, length: int) -> Tensor:
         half = self.width // 2
-        table = torch.zeros(length, self.width).double()
-        for place in range(length):
-            for number in range(half):
-                angle = (place + PAD + 1) * 10000 ** (-number / (half - 1))
-                table[place, number], table[place, half + number] = math.sin(angle), math.cos(angle)
-        return table
+        rates = 10000 ** (-torch.arange(half).double() / (half - 1))
+        angles = (torch.arange(length)[:, None] + PAD + 1) * rates
+        return torch.cat((angles.sin(), angles.cos()), 1)
 
     def embed(self, side: str, ids: list[int]) -> Tensor:
         table = self.of(f"{side}.embed_tokens.weight")
@@ -157,15 +157,13 @@ class FairseqLike:
         first = max(0, row - 1) if self.softmax else 0
         weights = weights[first : row + 1]
         if self.softmax:
-            weights = weights.exp() / weights.exp().sum(0)
+            weights = weights.softmax(0)
         total = torch.zeros_like(outputs[0])
         for number in range(first, row + 1):
             output = outputs[number]
             if self.pre_norm and number:
                 output = self.norm(f"{side}.history.layer_norms.{number - shift}", output)
-            for feature in range(self.width):
-                weight = weights[number - first, feature % self.groups]
-                total[:, feature] += weight * output[:, feature]
+            total += weights[number - first].repeat(self.width // weights.shape[1]) * output
         if not self.pre_norm and row:
             return self.norm(f"{side}.history.layer_norms.{row - shift}", total)
         return total

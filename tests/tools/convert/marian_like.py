@@ -9,7 +9,8 @@ from typing import Any
 import sentencepiece
 import torch
 from safetensors.torch import save_file
-from torch import Tensor
+
+from .fairseq_like import Drawn
 
 LINES = [f"a line of text number {number} has some words" for number in range(200)]
 WIDTH, INNER, DEPTHS = 8, 12, {"encoder": 3, "decoder": 2}
@@ -25,7 +26,7 @@ def model_file(size: int = 40) -> bytes:
     return out.getvalue()
 
 
-class MarianLike:
+class MarianLike(Drawn):
     """Files of a model; each may be changed before `write`.
 
     Args:
@@ -38,7 +39,7 @@ class MarianLike:
     """
 
     def __init__(self, *, separate: bool = False, **settings: Any) -> None:
-        self.generator = torch.Generator().manual_seed(3)
+        super().__init__(seed=3)
         self.spm = model_file()
         processor = sentencepiece.SentencePieceProcessor(model_proto=self.spm)
         pieces = [processor.id_to_piece(id) for id in range(3, processor.vocab_size())]
@@ -80,18 +81,11 @@ class MarianLike:
             **settings,
         }
         self.tokenizer = {"source_lang": "en", "target_lang": "de", "separate_vocabs": separate}
-        self.state: dict[str, Tensor] = {"final_logits_bias": self.draw(1, counts[-1])}
+        self.state["final_logits_bias"] = self.draw(1, counts[-1])
         self._draw_tables(*counts[:1], counts[-1])
         for side, depth in DEPTHS.items():
             for number in range(depth):
                 self._draw_layer(f"model.{side}.layers.{number}", side)
-            if self.settings.get("normalize_embedding"):
-                self._draw_norm(f"model.{side}.layernorm_embedding")
-            if self.settings.get("add_final_layer_norm"):
-                self._draw_norm(f"model.{side}.layer_norm")
-
-    def draw(self, *shape: int, around: float = 0.0) -> Tensor:
-        return around + 0.4 * torch.randn(shape, generator=self.generator)
 
     def _draw_tables(self, source: int, target: int) -> None:
         if self.settings["share_encoder_decoder_embeddings"]:
@@ -106,23 +100,15 @@ class MarianLike:
         if not self.settings["tie_word_embeddings"]:
             self.state["lm_head.weight"] = self.draw(target, WIDTH)
 
-    def _draw_norm(self, name: str) -> None:
-        self.state[f"{name}.weight"] = self.draw(WIDTH, around=1.0)
-        self.state[f"{name}.bias"] = self.draw(WIDTH)
-
     def _draw_layer(self, name: str, side: str) -> None:
         attentions = ["self_attn", "encoder_attn"][: 1 + (side == "decoder")]
         for attention in attentions:
             for part in ("q_proj", "k_proj", "v_proj", "out_proj"):
-                self._draw_map(f"{name}.{attention}.{part}", WIDTH, WIDTH)
-            self._draw_norm(f"{name}.{attention}_layer_norm")
-        self._draw_map(f"{name}.fc1", INNER, WIDTH)
-        self._draw_map(f"{name}.fc2", WIDTH, INNER)
-        self._draw_norm(f"{name}.final_layer_norm")
-
-    def _draw_map(self, name: str, outputs: int, inputs: int) -> None:
-        self.state[f"{name}.weight"] = self.draw(outputs, inputs)
-        self.state[f"{name}.bias"] = self.draw(outputs)
+                self.draw_linear(f"{name}.{attention}.{part}", WIDTH, WIDTH)
+            self.draw_norm(f"{name}.{attention}_layer_norm")
+        self.draw_linear(f"{name}.fc1", INNER, WIDTH)
+        self.draw_linear(f"{name}.fc2", WIDTH, INNER)
+        self.draw_norm(f"{name}.final_layer_norm")
 
     def write(self, folder: Path, *, pickled: bool = False) -> Path:
         """Write the directory, with pytorch_model.bin if `pickled`."""

@@ -16,8 +16,7 @@ from nmtdeep.decoding.log_probs import log_probabilities
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.errors import CheckpointError, DataError
 from nmtdeep.tools.convert import TextOptions
-from nmtdeep.tools.convert.fairseq import convert
-from nmtdeep.tools.convert.fairseq_files import read_dictionary, rows
+from nmtdeep.tools.convert.fairseq import convert, read_dictionary, rows
 
 from .fairseq_like import EOS, FairseqLike
 

@@ -41,6 +41,17 @@ def sentences(lengths: list[int], seed: int = 5) -> list[list[int]]:
 SOURCES = sentences([1, 2, 5, 7, 9, 12] * 2 + [40, 140])
 
 
+def update(model: Transformer, optimizer: Any, sources: list[Any], targets: list[Any]) -> float:
+    """One update; the loss per token before it."""
+    inputs = pad_batch([[EOS, *ids[:-1]] for ids in targets])
+    batch = Batch.of(pad_batch(sources), inputs, pad_batch(targets), np.arange(len(targets)))
+    optimizer.zero_grad()
+    loss = batch_loss(model, batch, smoothing=0.0, dtype=torch.float32).smoothed
+    loss.backward()
+    optimizer.step()
+    return float(loss.detach()) / batch.target_tokens
+
+
 def trained(section: Model, updates: int = 70) -> Transformer:
     """Biases and norms start at values that would hide a mistake, so all weights are moved."""
     model = build(section, source_types=TYPES, target_types=TYPES)
@@ -52,15 +63,11 @@ def trained(section: Model, updates: int = 70) -> Transformer:
     model.eval()  # no dropout, which would be noise here
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
     for seed in range(updates):
-        targets = [np.array(ids) for ids in sentences([2, 4, 6, 8, 11] * 3, seed)]
-        inputs = pad_batch([np.concatenate(([EOS], target[:-1])) for target in targets])
-        batch = Batch(pad_batch(targets), inputs, pad_batch(targets), sum(map(len, targets)), 0, 0)
-        optimizer.zero_grad()
-        batch_loss(model, batch, smoothing=0.0, dtype=torch.float32).smoothed.backward()
-        optimizer.step()
+        copied = sentences([2, 4, 6, 8, 11] * 3, seed)
+        update(model, optimizer, copied, copied)
     with torch.no_grad():
         # nmtdeep excludes <pad> and <unk> after the softmax, others before: no probability here.
-        hidden = model(batch.source, batch.target_input)
+        hidden = model(pad_batch(copied), pad_batch([[EOS, *ids[:-1]] for ids in copied]))
         mean = hidden.mean(dim=(0, 1))
         model.output.weight[[PAD, UNK]] -= 30 * mean / mean.dot(mean)
     return model

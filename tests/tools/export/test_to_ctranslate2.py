@@ -89,8 +89,8 @@ def test_everything_that_is_not_supported_is_listed():
     assert [problem.where for problem in to_ctranslate2.unsupported(model)] == [
         "model.decoder.combination",
         "model.decoder.residual",
-        "model.decoder.sublayers",
         "model.bridge",
+        "model.decoder.sublayers",
         "model.positions",
     ]
     assert [to_ctranslate2.unsupported(kind) for kind in KINDS.values()] == [[]] * len(KINDS)

@@ -11,10 +11,10 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.text import Text
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.pipeline import TextPipeline
-from nmtdeep.text.vocabulary import EOS, PAD, UNK, Vocabulary
+from nmtdeep.text.vocabulary import EOS, PAD, Vocabulary
 from nmtdeep.tools.export import to_huggingface
 
-from .models import SETTINGS, SOURCES, TOKENS, TYPES, best, config, trained
+from .models import SETTINGS, SOURCES, TOKENS, best, config, trained
 
 KINDS = {
     "shared table": config("post_norm"),
@@ -35,16 +35,15 @@ CLASSES = {"pre-norm": "PegasusForConditionalGeneration"}
 CLASSES |= {"norm of embeddings": "BartForConditionalGeneration"}
 
 
-def written(folder: Path, model: Transformer, section: Model, target: list[str] = TOKENS) -> None:
+def written(folder: Path, model: Transformer, section: Model) -> None:
     decoding = {
         "beam": SETTINGS.beam,
         "lenpen": SETTINGS.lenpen,
         "max_length_factor": 0,
         "max_length_constant": SETTINGS.max_length_constant,
     }
-    sharing = "shared" if target is TOKENS else "separate"
-    text = Text.model_validate({"bpe": "none", "vocabulary": {"sharing": sharing}})
-    sides = [Vocabulary(tuple(tokens), (0,) * len(tokens)) for tokens in (TOKENS, target)]
+    text = Text.model_validate({"bpe": "none"})
+    sides = [Vocabulary(tuple(TOKENS), (0,) * len(TOKENS))] * 2
     recipe = Recipe.model_validate({"model": section, "decoding": decoding, "text": text})
     to_huggingface.write(folder, model, recipe, TextPipeline.of(text, (None, None), sides))
 
@@ -91,19 +90,6 @@ def test_transformers_has_equal_logits_and_translations(kind, tmp_path):
     assert [tuple(rows[place][: rows[place].index(EOS) + 1]) for place in ended] == [
         ours[place] for place in ended
     ]
-
-
-def test_the_tokenizer_returns_our_ids_for_split_text(tmp_path):
-    transformers = pytest.importorskip("transformers")
-    target = [*TOKENS[:-2], "über@@", "<filler0>"]
-    kind = KINDS["own source table, biases inside only"]
-    written(tmp_path, trained(kind, updates=1), kind, target)
-    source = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    own = transformers.AutoTokenizer.from_pretrained(tmp_path / "target")
-    assert source("type5 type7\u00a0type5  elsewhere").input_ids == [5, 7, 5, UNK, EOS]
-    ids = own("über@@ type4 <filler0> TYPE4").input_ids
-    assert ids == [TYPES - 2, 4, UNK, UNK, EOS]
-    assert source([""]).input_ids == [[EOS]]
 
 
 def test_everything_that_is_not_supported_is_listed():

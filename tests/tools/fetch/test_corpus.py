@@ -13,13 +13,11 @@ from nmtdeep.cli.main import app
 from nmtdeep.errors import DataError, UserError
 from nmtdeep.tools.fetch.catalog import Source, load_catalog, split_member
 from nmtdeep.tools.fetch.corpus import Fetch
-from nmtdeep.tools.fetch.download import Retry
 
 from .archives import sgm, small, tar, xml
-from .server import Server
+from .conftest import Server
 
 CATALOG = load_catalog()
-QUICK = Retry(timeout=2, attempts=2, pause=0.001)
 
 
 def served(server: Server, files: dict[str, bytes], *, md5: bool = False) -> dict[str, Source]:
@@ -35,7 +33,7 @@ def served(server: Server, files: dict[str, bytes], *, md5: bool = False) -> dic
 
 def job(server: Server, name: str, out: Path, files: dict[str, bytes], **more: object) -> Fetch:
     sources = served(server, files)
-    return Fetch(name, CATALOG.datasets[name], sources, out, retry=QUICK, **more)  # type: ignore[arg-type]
+    return Fetch(name, CATALOG.datasets[name], sources, out, **more)  # type: ignore[arg-type]
 
 
 def lines(path: Path) -> list[str]:
@@ -158,7 +156,7 @@ def test_prepared_text_is_unescaped_and_raw_test_sets_are_made_like_it(server, t
     assert lines(tmp_path / "newstest2018.en") == ["This is “good-ish” Paris."]
 
 
-def test_complete_downloads_are_kept_and_compared_with_their_checksums(server, tmp_path):
+def test_complete_downloads_are_kept(server, tmp_path):
     files = small_files("multi30k-en-de")
     last = files.pop("multi30k-test_2016_flickr.de.gz")
     with pytest.raises(UserError, match=r"flickr\.de\.gz: HTTP 404"):
@@ -170,10 +168,6 @@ def test_complete_downloads_are_kept_and_compared_with_their_checksums(server, t
     assert server.requests == ["multi30k-test_2016_flickr.de.gz"]
     assert job(server, "multi30k-en-de", tmp_path, {}).run() == counts
     assert len(server.requests) == 1
-    path = tmp_path / "downloads/multi30k-train.en.gz"
-    path.write_bytes(path.read_bytes()[:-1] + b"x")
-    with pytest.raises(DataError, match=r"multi30k-train\.en\.gz"):
-        job(server, "multi30k-en-de", tmp_path, {}).run()
 
 
 def test_a_published_checksum_that_differs_is_an_error(server, tmp_path):

@@ -4,8 +4,7 @@ from typing import Annotated, Any, NamedTuple
 
 from nmtdeep.analysis.measurement import Column, Measurement
 from nmtdeep.analysis.pictures import render
-from nmtdeep.tools.report.differences import marked
-from nmtdeep.tools.report.parts import PageTable, Picture, TableCell, TranslatedLine
+from nmtdeep.tools.report.page import PageTable, Picture, TableCell
 
 ATTACK = (
     "</script></style></title></pre><script>document.title='broken'</script>"
@@ -41,23 +40,13 @@ def nasty_page() -> dict[str, Any]:
     # Two curves whose names are an attack and right-to-left.
     points = [Point(name, x, 3.0 + x) for name in (ATTACK, HEBREW) for x in (1, 2)]
     svg = render(Measurement(ATTACK, points, {}).draw, "svg")
-    samples = [
-        TranslatedLine(
-            1, text, ATTACK, [(ATTACK, marked(text, ATTACK)), ("b", marked(ATTACK, text))]
-        )
-        for text in (ATTACK, HEBREW, PERSIAN, CONTROLS, "", "w" * 3000)
-    ]
     differences = [(ATTACK, [ATTACK])]
     lines = [ATTACK, "b: " + "x" * 500]
     return {
-        "runs": [ATTACK, HEBREW],
-        "made": ATTACK,
+        "runs": [ATTACK, HEBREW, PERSIAN],
+        "made": CONTROLS,
         "overview": table,
         "scores": table,
-        "comparison": table,
-        "split": ATTACK,
-        "samples": samples,
-        "searches": [ATTACK],
         "pictures": [Picture(ATTACK, svg, ATTACK), Picture("folded", svg, "", folded=True)],
         "cost": table,
         "recipes": [

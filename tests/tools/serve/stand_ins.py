@@ -13,8 +13,8 @@ import uvicorn
 
 from nmtdeep.decoding.translation import Candidate, Translation
 from nmtdeep.errors import CheckpointError, UserError
+from nmtdeep.tools.serve import ServiceOptions
 from nmtdeep.tools.serve.application import application
-from nmtdeep.tools.serve.limits import Limits
 
 SECONDS = 30
 
@@ -66,7 +66,7 @@ def service(
     **limits: Any,
 ) -> Iterator[int]:
     """The port of a service on loopback."""
-    chosen = Limits(batch_lines=batch_lines, batch_wait=batch_wait, **limits)
+    chosen = ServiceOptions(batch_lines=batch_lines, batch_wait=batch_wait, **limits)
     app = application(translator, chosen, hosts)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, http="h11"))
     thread = threading.Thread(target=server.run)

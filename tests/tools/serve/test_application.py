@@ -8,9 +8,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-import schemathesis
-from hypothesis import HealthCheck, given, settings
-from schemathesis import Config, GenerationMode
 
 from nmtdeep.decoding.translator import Translator
 
@@ -82,7 +79,7 @@ def test_a_body_that_is_too_long_or_does_not_arrive(shouter, length, sent, statu
         assert client.recv(12) == b"HTTP/1.1 " + status
 
 
-PATHS = ("/", "/health", "/metrics", "/openapi.json", "/translate")
+PATHS = ("/", "/health", "/translate")
 
 
 @pytest.mark.parametrize(
@@ -137,7 +134,7 @@ def test_an_unknown_address_is_answered_with_the_known_ones(real):
         assert "\x1b" not in json.loads(answer.body)["reason"]
 
 
-def test_a_full_queue_refuses_with_the_seconds_to_wait(shouter):
+def test_a_full_queue_refuses_more_lines(shouter):
     with (
         service(shouter, batch_lines=2, max_queue=4, max_lines=4) as port,
         ThreadPoolExecutor(2) as clients,
@@ -149,8 +146,7 @@ def test_a_full_queue_refuses_with_the_seconds_to_wait(shouter):
         until(lambda: health(port)["waiting_lines"] == 3)
         refused = ask(port, body("f", "g"))
         shouter.gate.set()
-        assert refused.status == 429
-        assert 1 <= int(refused.headers["retry-after"]) <= 60
+        assert (refused.status, refused.headers["retry-after"]) == (429, "1")
         assert (first.result(SECONDS), second.result(SECONDS)) == (["A", "B"], ["C", "D", "E"])
         assert translate(port, ["f", "g"]) == ["F", "G"]
 
@@ -179,29 +175,8 @@ def test_lines_of_a_client_that_leaves_are_dropped(shouter):
         shouter.gate.set()
         assert first.result(SECONDS) == ["A"]
         assert translate(port, ["b"]) == ["B"]
-        assert 'nmtdeep_requests_total{status="499"} 1.0' in get(port, "/metrics").body
+        assert health(port)["requests"] == 3
     assert shouter.chunks == [["a"], ["b"]]
-
-
-def test_metrics_count_requests_lines_and_batches(shouter):
-    with service(shouter, batch_lines=2) as port:
-        translate(port, ["a", "b", "c"])
-        ask(port, b"no JSON")
-        metrics = get(port, "/metrics")
-    assert metrics.headers["content-type"].startswith("text/plain")
-    figures = dict(re.findall(r"^(nmtdeep_\S+) (\S+)$", metrics.body, re.M))
-    expected = {
-        'nmtdeep_requests_total{status="200"}': 1,
-        'nmtdeep_requests_total{status="400"}': 1,
-        "nmtdeep_lines_total": 3,
-        "nmtdeep_batch_lines_count": 2,
-        "nmtdeep_batch_lines_sum": 3,
-        'nmtdeep_batch_lines_bucket{le="1.0"}': 1,
-        "nmtdeep_request_seconds_count": 2,
-        "nmtdeep_waiting_lines": 0,
-        "nmtdeep_open_requests": 0,
-    }
-    assert {name: float(figures[name]) for name in expected} == expected
 
 
 def test_the_page_loads_nothing(shouter):
@@ -210,26 +185,6 @@ def test_the_page_loads_nothing(shouter):
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert not re.search(r"https?:|//[a-z]|@import|<link[^>]+href=\"(?!data:)", page.body)
     assert "&lt;en&gt;" in page.body and "<en>" not in page.body
-
-
-@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=str)
-def test_answers_follow_the_openapi_description(real, mode):
-    rejected = {"expected-statuses": [400, 413, 415, 422]}
-    checks = {"positive_data_acceptance": {"expected-statuses": [200]}}
-    config = Config.from_dict({"checks": checks | {"negative_data_rejection": rejected}})
-    address = f"http://127.0.0.1:{real}/openapi.json"
-    described = schemathesis.openapi.from_url(address, config=config)
-    requests = 0
-
-    @given(described["/translate"]["POST"].as_strategy(generation_mode=mode))
-    @settings(max_examples=15, suppress_health_check=list(HealthCheck))
-    def holds(case: schemathesis.Case) -> None:
-        nonlocal requests
-        requests += 1
-        case.call_and_validate()
-
-    holds()
-    assert requests >= 10
 
 
 def health(port: int) -> dict[str, int]:

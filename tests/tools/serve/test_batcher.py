@@ -4,9 +4,8 @@ import asyncio
 from typing import Any
 
 from nmtdeep.errors import UserError
+from nmtdeep.tools.serve import ServiceOptions
 from nmtdeep.tools.serve.batcher import Batcher
-from nmtdeep.tools.serve.limits import Limits
-from nmtdeep.tools.serve.metrics import Metrics
 
 from .stand_ins import Shouter
 
@@ -15,9 +14,8 @@ def run(shouter: Shouter, *asked: list[str], max_queue: int = 100) -> list[Any]:
     """The answers, or errors, of simultaneous callers."""
 
     async def all_of_them() -> list[Any]:
-        batcher = Batcher(
-            shouter, Metrics(), Limits(batch_lines=4, batch_wait=20, max_queue=max_queue)
-        )
+        options = ServiceOptions(batch_lines=4, batch_wait=20, max_queue=max_queue)
+        batcher = Batcher(shouter, options)
         async with batcher.running():
             answers = await asyncio.gather(*map(batcher.translate, asked), return_exceptions=True)
         return [
@@ -38,8 +36,8 @@ def test_a_short_request_does_not_wait_for_the_end_of_a_long_one():
     shouter = Shouter()
     long = [f"long {number}" for number in range(9)]
     answers = run(shouter, long, ["b"], ["c", "d"])
-    assert shouter.chunks[0] == ["long 0", "long 1", "b", "c"]
-    assert shouter.chunks[1] == ["long 2", "long 3", "long 4", "d"]
+    assert shouter.chunks[0] == ["long 0", "b", "c", "long 1"]
+    assert shouter.chunks[1] == ["d", "long 2", "long 3", "long 4"]
     assert answers == [[line.upper() for line in long], ["B"], ["C", "D"]]
 
 

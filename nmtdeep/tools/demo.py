@@ -1,4 +1,4 @@
-"""The demo: from the shipped corpus to scores and sample translations."""
+"""The demo: every step on a small corpus that ships with the package."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 
 import torch
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from nmtdeep.config.decoding import DecodingOptions
@@ -21,7 +20,6 @@ from nmtdeep.decoding.translator import Translator
 from nmtdeep.devices import resolve_device
 from nmtdeep.preprocessing.preprocess import Preprocessing
 from nmtdeep.preprocessing.progress import ProgressBar
-from nmtdeep.tables import show
 from nmtdeep.training.final_scores import finish
 from nmtdeep.training.loop import train
 
@@ -57,7 +55,7 @@ def run_demo(out: Path, *, threads: int | None = None, device: str = "auto") -> 
     console.rule("3. average the last checkpoints, translate, score")
     finish(recipe, data=data, run=run, device=device)
     console.rule(f"4. {SAMPLES} sentences of the test set")
-    show(_samples(run, data, device), console=console)
+    _show_samples(run, data, device, console)
     minutes = (time.perf_counter() - began) / 60
     console.print(
         f"\nThat took {minutes:.1f} minutes. Everything is in the run directory {run}. Try:\n\n"
@@ -77,16 +75,13 @@ def _preprocess(recipe: Recipe, data: Path, console: Console) -> None:
     report.show(console)
 
 
-def _samples(run: Path, data: Path, device: str) -> Table:
+def _show_samples(run: Path, data: Path, device: str, console: Console) -> None:
     corpus = DataDirectory.open(data)
     sources, references = corpus.sources("test"), corpus.references("test")
     places = range(0, len(sources), len(sources) // SAMPLES)[:SAMPLES]
     translator = Translator.load([run], DecodingOptions(device=device))
-    table = Table("", "", show_header=False, box=None, padding=(0, 1))
     translations = translator.translate([sources[place] for place in places])
     for translation, place in zip(translations, places, strict=True):
-        table.add_row("source", Text(translation.source))
-        table.add_row(Text("nmtdeep", "bold"), Text(translation.text, "bold"))
-        table.add_row("reference", Text(references[place]), end_section=True)
-        table.add_row("", "")
-    return table
+        console.print(Text(f"source     {translation.source}"))
+        console.print(Text(f"nmtdeep    {translation.text}", "bold"))
+        console.print(Text(f"reference  {references[place]}\n"))
