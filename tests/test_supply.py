@@ -31,7 +31,7 @@ OPTIONAL = (
 # Imported by the name that Python's version has for it.
 BY_VERSION = {"backports-zstd"}
 # What is imported of extras outside the locks.
-UNLOCKED = {"comet", "huggingface_hub", "wandb"}
+UNLOCKED = {"comet", "huggingface_hub", "pynvml", "wandb"}
 # Comes with torch for CUDA on Linux, and is imported where it is.
 WITH_TORCH = {"triton"}
 CUDA = re.compile(r"triton|nvidia-|cuda-")

@@ -45,7 +45,7 @@ def report(runs: Sequence[Path], out: Path) -> None:
 def _pictures(histories: Sequence[RunHistory], omissions: list[str]) -> Iterator[page.Picture]:
     """Those of `plot` and `analyze`; an omission for each that cannot be drawn."""
     paths = {run.name: run.path for run in histories}
-    recorded = {run.name: run.path for run in histories if run.records.points}
+    recorded = {run.name: run.path for run in histories if run.records}
     measures: dict[str, Callable[[], Measurement]] = {}
     for over in OVER if recorded else ():
         measures[f"Training, by {over}"] = partial(records.measure, recorded, CURVES, over)
