@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from nmtdeep.errors import DivergenceError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.ranks import Ranks
-from nmtdeep.training.result import UpdateResult
 from nmtdeep.training.sharding import full_tensor
+from nmtdeep.training.step import UpdateResult
 
 # Number of consecutive updates without a finite gradient that end a training.
 PATIENCE = 3

@@ -26,10 +26,10 @@ from nmtdeep.training.memory import peak_memory
 from nmtdeep.training.opening import check, opening
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.recorder import Recorder
-from nmtdeep.training.result import UpdateResult
 from nmtdeep.training.run_directory import RunDirectory, open_run
 from nmtdeep.training.setup import Setup
 from nmtdeep.training.state import FittedUpdates, Progress
+from nmtdeep.training.step import UpdateResult
 from nmtdeep.training.trainer import Trainer
 from nmtdeep.training.validation import validate
 from nmtdeep.units import counted, size

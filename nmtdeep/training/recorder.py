@@ -22,9 +22,9 @@ from nmtdeep.tables import screen
 from nmtdeep.training.divergence import PATIENCE
 from nmtdeep.training.loggers import Kind, Logger, chosen
 from nmtdeep.training.memory import peak_memory
-from nmtdeep.training.result import UpdateResult
 from nmtdeep.training.run_directory import LOG
 from nmtdeep.training.state import Progress
+from nmtdeep.training.step import UpdateResult
 from nmtdeep.training.validation import Validation
 from nmtdeep.units import duration, percent, short, size
 

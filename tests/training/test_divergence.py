@@ -11,9 +11,9 @@ from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DivergenceError
 from nmtdeep.training.ranks import ALONE
 from nmtdeep.training.recorder import figures
-from nmtdeep.training.result import UpdateResult
 from nmtdeep.training.setup import Setup
 from nmtdeep.training.state import Progress
+from nmtdeep.training.step import UpdateResult
 from nmtdeep.training.trainer import Trainer
 from training.in_ranks import in_ranks
 from training.tiny import equal, recipe_of, values

@@ -12,9 +12,9 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import UserError
 from nmtdeep.training.loggers import KINDS, chosen
 from nmtdeep.training.recorder import Recorder, folded, log_details, log_line
-from nmtdeep.training.result import UpdateResult
 from nmtdeep.training.run_directory import LOG
 from nmtdeep.training.state import Progress
+from nmtdeep.training.step import UpdateResult
 
 USUAL: dict[str, Any] = {
     "kind": "train", "update": 9165, "max_updates": 100_000, "epoch": 3, "loss": 6.224,
