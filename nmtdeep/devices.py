@@ -75,14 +75,11 @@ def kept_settings() -> Iterator[None]:
                 torch.cuda.set_device(device)
 
 
-def resolve_device(device: str, *, translates: bool = False) -> torch.device:
+def resolve_device(device: str) -> torch.device:
     """`auto` is the GPU where there is one.
 
     A GPU comes with its index, as `torch.cuda.set_device` demands, and is the current one of the
     calling thread from then on, so that nothing opens another.
-
-    Args:
-        translates: whether the device is for translating, for which Apple's GPUs (mps) do.
 
     Raises:
         UserError: if there is no such device.
@@ -95,12 +92,6 @@ def resolve_device(device: str, *, translates: bool = False) -> torch.device:
         place = torch.device(device)
     except RuntimeError:
         place = torch.device("meta")
-    if place.type == "mps":
-        if not translates:
-            raise UserError("mps can only translate", where="--device", hint="use --device cpu")
-        if not torch.backends.mps.is_available():
-            raise UserError("no Apple GPU here that torch can use", hint="use --device cpu")
-        return place
     if place.type not in ("cpu", "cuda"):
         raise UserError(f"unknown device {device}", hint="use auto, cpu, cuda or cuda:N")
     if place.type == "cpu":
@@ -118,13 +109,11 @@ def resolve_device(device: str, *, translates: bool = False) -> torch.device:
     return torch.device("cuda", index)
 
 
-def device_of(name: str, *, rank: int, processes: int, translates: bool = False) -> torch.device:
+def device_of(name: str, *, rank: int, processes: int) -> torch.device:
     """The device of one process: with several on GPUs, each has its own, in order.
 
     Args:
-        rank: among the processes of this machine.
-        processes: their number.
-        translates: as in `resolve_device`.
+        rank: among the `processes` of this machine.
 
     Raises:
         UserError: if there is no such device, or not one for each process.
@@ -136,7 +125,7 @@ def device_of(name: str, *, rank: int, processes: int, translates: bool = False)
             what = f"{processes} processes, but {count} GPUs"
             raise UserError(what, hint="start one process for each GPU at most")
         return resolve_device(f"cuda:{rank}")
-    device = resolve_device(name, translates=translates)
+    device = resolve_device(name)
     if processes > 1 and device.type != "cpu":
         hint = "pass cuda for several processes"
         raise UserError(f"{name} is one GPU", where="--device", hint=hint)

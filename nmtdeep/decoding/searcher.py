@@ -97,7 +97,7 @@ class Searcher:
         Raises:
             UserError: if devices, precision and quantization are not available here.
         """
-        device = device_of(options.device, rank=0, processes=options.processes, translates=True)
+        device = device_of(options.device, rank=0, processes=options.processes)
         if options.precision == "fp16" and device.type == "cpu":
             hint = "use --precision bf16 or fp32 on a CPU"
             raise UserError("fp16 needs a GPU", where="--precision", hint=hint)

@@ -23,16 +23,6 @@ def test_unavailable_devices_are_errors():
             resolve_device("cuda")
 
 
-def test_apple_gpus_only_translate(monkeypatch):
-    if not torch.backends.mps.is_available():
-        with pytest.raises(UserError, match="no Apple GPU"):
-            resolve_device("mps", translates=True)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    assert resolve_device("mps", translates=True) == torch.device("mps")
-    with pytest.raises(UserError, match="only translate"):
-        resolve_device("mps")
-
-
 @pytest.fixture
 def gpus(monkeypatch):
     """Two GPUs, the second being the current one; yields the indices that were made current.
