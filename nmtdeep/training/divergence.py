@@ -42,9 +42,7 @@ def diagnose(
     ranks: Ranks,
     saved: str,
 ) -> DivergenceError:
-    """The error after an update, with the layer where it begins and suggestions.
-
-    All ranks must call this.
+    """The error after an update, with the layer where it begins. All ranks must call this.
 
     Args:
         recompute: computes this rank's batches and the gradients again.

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from nmtdeep.config.variant import Variant, find_variant, packages_of
-from nmtdeep.training.memory import at_once
 from nmtdeep.training.setup import Setup
 
 T = TypeVar("T")
@@ -42,7 +41,7 @@ def pays_to_compile(setup: Setup) -> bool:
 
     In a graph, a kernel over few numbers takes as long as its launch, whatever it does.
     """
-    numbers = at_once(setup.recipe, setup.device.type) * setup.recipe.model.width
+    numbers = setup.at_once * setup.recipe.model.width
     return numbers >= LARGE or bool(eager_because(setup))
 
 

@@ -46,12 +46,9 @@ def batch_loss(
     regularizer: Regularizer = UNREGULARIZED,
     compiles: bool = True,
 ) -> Loss:
-    """Summed loss of one batch with matrix products in `dtype`; see `Loss`.
+    """Summed loss of one batch with matrix products in `dtype`; see `Loss` and `LossOptions`.
 
     A regularizer's penalty is part of `smoothed`. R-Drop's sums are means over both passes.
-
-    Args:
-        compiles: as of `LossOptions`.
     """
     alpha = regularizer.alpha if isinstance(regularizer, RDrop) else 0.0
     batch = batch.twice() if alpha else batch

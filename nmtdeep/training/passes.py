@@ -129,10 +129,7 @@ class CastLoss(nn.Module):
     """The loss of a batch, with the weights of all linear maps of the layers in another dtype.
 
     Autocast gives the same numbers, but casts each weight, and each gradient, by a kernel of its
-    own: on a GPU a third of all kernels of an update.
-
-    Args:
-        loss: `loss(model, batch)`, with autocast to `dtype`, bf16 or fp16.
+    own: on a GPU a third of all kernels of an update. `loss(model, batch)` has autocast to `dtype`.
     """
 
     def __init__(
@@ -148,7 +145,6 @@ class CastLoss(nn.Module):
         self.weights = {name: each for name, each in self.named_parameters() if id(each) in of_maps}
 
     def forward(self, batch: Batch) -> Loss:
-        """With the weights that the modules have now."""
         return self.compute(self.model, batch)
 
     def loss(self, batch: Batch) -> Loss:

@@ -161,10 +161,7 @@ class RunDirectory:
 
 
 def identity(recipe: Recipe, pipeline: TextPipeline) -> str:
-    """What tells a training from others: a hash of all in its recipe that its weights depend on.
-
-    Its limits, and what may differ between two parts of one training, do not count.
-    """
+    """A hash of all in a recipe that its weights depend on, but for the limits of the training."""
     shown = {"validation", "checkpoints", "log_every", "log_to", "record_gradients"}
     limits = {"max_updates", "max_epochs", "max_minutes", "checkpoint_activations", "sharding"}
     free: Any = dict.fromkeys(shown | limits, True)
@@ -175,10 +172,7 @@ def identity(recipe: Recipe, pipeline: TextPipeline) -> str:
 
 
 def drop_records_after(last: int, path: Path) -> None:
-    """Delete the records of updates after `last`, which will be done again, and unreadable lines.
-
-    A kill or a crash may leave the last line incomplete.
-    """
+    """Delete the records of updates after `last`, which come again, and unreadable lines."""
     if not path.exists():
         return
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
@@ -199,8 +193,8 @@ def open_run(
     """Create or reopen a run, locked until the end of the block.
 
     Args:
-        corpus: digest of what is trained on; empty: not checked.
         overwrite: delete first what a training left there.
+        corpus: digest of what is trained on; empty: not checked.
 
     Raises:
         UserError: as `check_run`, or if another process trains there.
@@ -286,8 +280,8 @@ def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline, corpus: str)
     changes = differences(before.model_dump(), recipe.model_dump())
     # Scores of another COMET model or beam cannot be compared with the best so far.
     best_by = recipe.training.validation.best_by
-    fixed = (*FIXED, *(["training.validation.comet"] if best_by == "comet" else []))
-    fixed += ("training.validation.beam",) if best_by != "loss" else ()
+    compared = {"loss": (), "comet": ("beam", "comet")}.get(best_by, ("beam",))
+    fixed = (*FIXED, *(f"training.validation.{key}" for key in compared))
     fatal = [key for key in changes if key.startswith(fixed) and not key.startswith(FREE)]
     if fatal:
         raise UserError(

@@ -24,12 +24,7 @@ OLDER_NAME = "stale"  # of `validations_since_best`, until 2026-11
 
 @dataclass(frozen=True)
 class FittedUpdates:
-    """The number of updates of a training that fit into its time.
-
-    Attributes:
-        minutes: the recipe's `max_minutes` that they fit into.
-        updates: number of the last one.
-    """
+    """The number of updates of a training that fit into so many minutes, its `max_minutes`."""
 
     minutes: float
     updates: NonNegativeInt

@@ -107,11 +107,8 @@ class Trainer:
     def check_largest_batch(self, position: Position) -> int:
         """Compute the largest batch of the windows at `position` once, forward and backward.
 
-        If it does not fit, the limit is lower afterwards. Model, optimizer and random numbers are
-        as before. All ranks must call this.
-
-        Returns:
-            The new limit, 0 if the batch fits.
+        If it does not fit, the limit is lower afterwards, and returned, else 0. Model, optimizer
+        and random numbers are as before. All ranks must call this.
 
         Raises:
             OutOfMemoryError: if memory does not hold the smallest batch.
@@ -168,10 +165,8 @@ class Trainer:
     def train(self, batches: RankBatches, progress: Progress) -> list[UpdateResult]:
         """Train the update after `progress`, of which this rank computes `batches`.
 
-        While a GPU computes it, the host reads the result of the update before.
-
-        Returns:
-            That result, if it was not returned before.
+        While a GPU computes it, the host reads the result of the update before, which is returned
+        if it was not before.
 
         Raises:
             DivergenceError: if updates in a row have no finite numbers; the weights are those
@@ -200,11 +195,7 @@ class Trainer:
         return f"{graphs} replayed {replayed}, padding {padding}"
 
     def finish(self, progress: Progress) -> list[UpdateResult]:
-        """Wait for the newest update; its result, if it was not returned before.
-
-        Raises:
-            DivergenceError: as `train`.
-        """
+        """Wait for the newest update; its result, if there is one. Raises as `train`."""
         if self._newest is None:
             return []
         (batches, wait), self._newest = self._newest, None
