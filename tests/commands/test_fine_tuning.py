@@ -78,14 +78,6 @@ def test_killed_and_resumed_equals_the_uninterrupted_run(nmtdeep, tuned, tmp_pat
     assert contents(run) == contents(tuned[0])
 
 
-def test_other_weights_are_refused(nmtdeep, tuned, tmp_path):
-    before = contents(tuned[0])
-    refused = tune(nmtdeep, tuned[0], "--from", "whole/checkpoint_11")
-    assert refused.code == 2
-    assert f"error: {tuned[0]}: started from whole (checkpoint_" in refused.err
-    assert contents(tuned[0]) == before
-
-
 @pytest.mark.slow
 def test_a_run_is_started_again_from_its_config(nmtdeep, tuned, tmp_path):
     """`config.yaml` has the start and its SHA-256, so that it alone repeats the run."""

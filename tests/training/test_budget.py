@@ -131,6 +131,16 @@ def test_a_machine_that_becomes_slower_is_reported_with_the_time_that_is_needed(
     assert "at 50 %" in warning and "--minutes 18 " in warning  # 17.5
 
 
+def test_a_linear_schedule_that_ends_too_early_is_reported():
+    schedule = {"type": "linear", "lr": 0.01, "warmup_updates": 2}
+    recipe = Recipe(training=Training(max_updates=99, schedule=schedule))
+    # The rate of the last update, as a share of the peak: 1 - (t - W) / (N + 1 - W).
+    warning = linear_not_finished(recipe, Progress(update=30))
+    assert f"still at {100 * (1 - 28 / 98):.0f} % of its peak" in warning
+    assert "does better with --max-updates 30" in warning
+    assert not linear_not_finished(recipe, Progress(update=99))
+
+
 def test_a_peak_that_is_not_reached_is_reported_and_is_the_measure_of_the_end():
     """A warm-up of 300 to 6e-3 turns at update 110 of 220: at 6e-3 110 / 300 = 2.2e-3."""
     schedule = {"type": "linear", "lr": 6e-3, "warmup_updates": 300}

@@ -1,6 +1,7 @@
 """The same updates however they are spread: 1, 2 or 3 ranks, whole or sharded, resumed."""
 
 from copy import deepcopy
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -50,10 +51,9 @@ def shares(plan, ranks):
     for batches in plan:
         owners = assign_to_ranks([batch.padded_tokens for batch in batches], ranks.size)
         own = [(n, batch) for n, batch in enumerate(batches) if owners[n] == ranks.rank]
-        whole = RankBatches.single(batches)
         passes = max(owners.count(rank) for rank in range(ranks.size))
-        sums = (whole.target_tokens, whole.padded_tokens, whole.real_tokens)
-        own_shares.append(RankBatches(own, *sums, passes))
+        whole = RankBatches.single(batches)
+        own_shares.append(replace(whole, batches=own, max_batches_of_a_rank=passes))
     return own_shares
 
 
