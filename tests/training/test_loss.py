@@ -74,16 +74,6 @@ def test_padding_is_not_read():
     assert torch.equal(again.smoothed, loss.smoothed)
 
 
-def test_a_batch_of_padding_has_no_loss():
-    hidden, weight = tensors()
-    empty = torch.full_like(TARGETS, PAD)
-    loss = smoothed_cross_entropy(hidden, weight, empty, LossOptions(0.1, PAD))
-    loss.smoothed.backward()
-    assert (loss.smoothed.item(), loss.nll.item()) == (0, 0)
-    assert not hidden.grad.any()
-    assert not weight.grad.any()
-
-
 def test_large_logits_neither_overflow_nor_vanish():
     hidden = torch.tensor([[1000.0]], requires_grad=True)
     weight = torch.tensor([[1.0], [-1.0], [0.0]])
