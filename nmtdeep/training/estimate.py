@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
-from nmtdeep.devices import device_of, kept_settings
+from nmtdeep.devices import kept_settings, resolve_device
 from nmtdeep.tables import describe
 from nmtdeep.training.budget import TIMED, Pace
 from nmtdeep.training.feed import upcoming
@@ -62,7 +62,7 @@ def estimate(
     Each stage is tried for at most a minute, with a model that is thrown away.
     """
     use_threads(threads, 1)
-    setup = check(recipe, data, Ranks(device=device_of(device, rank=0, processes=1)))
+    setup = check(recipe, data, Ranks(device=resolve_device(device)))
     stages = [*_stages(setup, clock)]
     updates = sum(each.updates for each in stages)
     seconds = sum(each.updates * each.update + each.end for each in stages)

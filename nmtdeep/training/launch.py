@@ -27,7 +27,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from nmtdeep.data.parallel import check_processes
-from nmtdeep.devices import device_of
+from nmtdeep.devices import resolve_device
 from nmtdeep.errors import Problem, UserError
 from nmtdeep.training.ranks import RESUME, LostRankError, Ranks
 
@@ -159,7 +159,7 @@ def join_ranks(device: str, threads: int | None, signals: Sequence[int]) -> Iter
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
     numbers = [int(os.environ.get(name, "1")) for name in names] if is_launched() else [0, 1, 0, 1]
     rank, size, local_rank, local_size = numbers
-    place = device_of(device, rank=local_rank, processes=local_size)
+    place = resolve_device(device, rank=local_rank, processes=local_size)
     use_threads(threads, local_size)
     if size == 1:
         yield Ranks(device=place)

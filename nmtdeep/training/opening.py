@@ -15,7 +15,7 @@ from nmtdeep.config.render import differences
 from nmtdeep.config.warnings import warnings
 from nmtdeep.data.corpus import DataDirectory, Longest, opened
 from nmtdeep.data.plan import mixture_probabilities
-from nmtdeep.devices import device_of, kept_settings, native_bf16
+from nmtdeep.devices import kept_settings, native_bf16, resolve_device
 from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.scoring.warnings import subword_mark
@@ -225,7 +225,7 @@ def dry_run(
     Args:
         out: run directory; None: a new one.
     """
-    ranks = Ranks(0, processes, device=device_of(device, rank=0, processes=processes))
+    ranks = Ranks(0, processes, device=resolve_device(device, processes=processes))
     corpora = opened(data)
     if verify:
         corpora.verify()
