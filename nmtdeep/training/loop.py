@@ -137,11 +137,7 @@ class _Loop:
     signals: Sequence[int]
 
     def train(self, progress: Progress, newest: Path | None) -> int:
-        """Train until the end, growing between stages; one stage is the usual case.
-
-        Returns:
-            Number of the signal that stopped the training, or 0.
-        """
+        """Train until the end, growing between stages; the signal that stopped it, or 0."""
         recipe, say = self.setup.recipe, self.recorder.say
         progress = continued(recipe.training, progress)
         if stage_control.stop_reason(recipe, progress):
@@ -179,10 +175,9 @@ class _Loop:
         return 0
 
     def _train_stage(self, trainer: Trainer, progress: Progress) -> tuple[Progress, int]:
-        """One stage. All decisions are functions of `progress`, the same in every rank.
+        """One stage: the progress at its end, and the number of the signal that stopped it, or 0.
 
-        Returns:
-            The progress at its end, and the number of the signal that stopped it, or 0.
+        All decisions are functions of `progress`, the same in every rank.
         """
         recipe, ranks, recorder = self.setup.recipe, self.setup.ranks, self.recorder
         settings, data = recipe.training, self.setup.data

@@ -92,7 +92,6 @@ class LossOptions(NamedTuple):
 
     Attributes:
         smoothing: eps.
-        pad: id of padding.
         dtype: of the matrix products; None keeps that of the hidden states.
         alpha: weight of R-Drop's divergence, whose two passes are the halves of `hidden`; 0: none.
         chunk: positions whose logits exist at a time; None: as the device can use.
@@ -221,9 +220,8 @@ def fused_sums(
 
     Args:
         logits: `(positions, types)`; the gradient has their dtype.
-        targets: `(positions,)` ids.
+        targets: `(positions,)` ids; `pad` does not count.
         alpha: as of `LossOptions`.
-        pad: id of targets that do not count.
     """
     types = logits.shape[1]
     rest = smoothing / (types - 1)

@@ -77,10 +77,7 @@ class RunDirectory:
         return paths[max(paths)] if paths else None
 
     def begin(self) -> None:
-        """Write `checkpoint_0` of a new run: the weights it starts from, if any, and no update.
-
-        It is removed when the next checkpoint is written.
-        """
+        """Write `checkpoint_0` of a new run, the weights it starts from, if there are any."""
         if start := self.recipe.training.start_from:
             source = checkpoint.locate(Path(start.path))
             tensors = checkpoint.read_tensors(source / checkpoint.MODEL)
@@ -227,13 +224,12 @@ def check_run(
 ) -> RunDirectory:
     """The run in `path`, which may be new; nothing is written.
 
-    The recipe of a run that has checkpoints must describe the same model and text. The recipe of
-    the result says what the run starts from.
+    The recipe of the result says what the run starts from.
 
     Raises:
         UserError: if the path is a file, a data directory or a checkpoint, the recipe or corpus is
-            another, something in the run is outside of it, or it cannot start from the weights it
-            should.
+            another than the run's, something in the run is outside of it, or it cannot start from
+            the weights it should.
     """
     files.check_place(path, "--out")
     if (path / INDEX_FILE).exists():

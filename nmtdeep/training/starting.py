@@ -56,8 +56,6 @@ def resolve_start(recipe: Recipe, pipeline: TextPipeline, out: Path) -> Recipe:
 def stored_start(recipe: Recipe, stored: StartFrom | None, out: Path) -> Recipe:
     """The recipe of the run `out`, which exists, with the start that is `stored` in its config.
 
-    The same command resumes the run, even if its source is gone or was trained on.
-
     Raises:
         UserError: if the recipe names another start.
     """
