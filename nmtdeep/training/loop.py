@@ -162,14 +162,12 @@ class _Loop:
             progress, stopped = self._train_stage(trainer, progress)
         if graphs := trainer.graphs():
             say(graphs)
-        update = progress.update
-        if stopped and not stage_control.stop_reason(recipe, progress):
+        update, reason = progress.update, stage_control.stop_reason(recipe, progress)
+        if stopped and not reason:
             name = signal.Signals(stopped).name
             say(f"stopped by {name}, saved at update {update}; run the same command to resume")
             return stopped
-        say(
-            f"done after {counted(update, 'update')}: {stage_control.stop_reason(recipe, progress)}"
-        )
+        say(f"done after {counted(update, 'update')}: {reason}")
         if warning := stage_control.linear_not_finished(recipe, progress):
             say(warning)
         return 0
@@ -184,9 +182,8 @@ class _Loop:
         started = recorder.clock() - progress.seconds
         self._try_largest_batch(trainer, progress)
         recorder.restart()
-        corpora = [data.corpus(name) for name in ("valid", data.training[0])]
-        valid_tokens, epoch_tokens = (len(corpus.target.tokens) for corpus in corpora)
-        pace = Pace(valid_tokens, epoch_tokens, recorder.clock)
+        valid, first = (data.corpus(name) for name in ("valid", data.training[0]))
+        pace = Pace(len(valid.target.tokens), len(first.target.tokens), recorder.clock)
         for coming in upcoming(trainer.setup, progress):
             before, batches = progress, coming.batches
             results = trainer.train(batches, progress)
