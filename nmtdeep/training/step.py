@@ -109,8 +109,8 @@ class Step:
         self.optimizer = make_optimizer(model, settings.optimizer, dtype=for_muon, ranks=ranks)
         self._layers = outer_layers(model) if settings.record_gradients else {}
         self.limit = BatchLimit(ranks, divisible=not self.passes.shards)
-        count = 1 + len(self._layers)
-        self._norms = torch.zeros(count, dtype=torch.float64, device=self.device)
+        norms = 1 + len(self._layers)
+        self._norms = torch.zeros(norms, dtype=torch.float64, device=self.device)
 
     def update(self, batches: RankBatches, number: int, lr: float) -> UpdateResult:
         """Train update `number`, of which this rank computes `batches`, and wait for its result.
@@ -235,12 +235,12 @@ class Step:
         """
         optimizer: Any = self.optimizer
         self.passes.scaler.unscale_(optimizer)
-        norms = [*map(gradient_norm, (self.model.parameters(), *self._layers.values()))]
-        self._norms.copy_(torch.stack(norms))
-        overflow = ~(norms[0].isfinite() & sums[0][0].isfinite())
+        norm, *others = map(gradient_norm, (self.model.parameters(), *self._layers.values()))
+        self._norms.copy_(torch.stack([norm, *others]))
+        overflow = ~(norm.isfinite() & sums[0][0].isfinite())
         if self.settings.clip_norm:
             parameters = self.model.parameters()
-            torch.nn.utils.clip_grads_with_norm_(parameters, self.settings.clip_norm, norms[0])
+            torch.nn.utils.clip_grads_with_norm_(parameters, self.settings.clip_norm, norm)
         if self.passes.scaler.is_enabled():
             self.passes.scaler.step(optimizer)
             self.passes.scaler.update()
