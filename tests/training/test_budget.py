@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from types import SimpleNamespace
 
 import pytest
 from commands.runs import contents
@@ -17,16 +18,6 @@ from training.tiny import records, trained
 
 AUTO = {"max_updates": "auto", "max_minutes": 10.0}
 LINEAR = {"type": "linear", "lr": 6.0, "warmup_updates": 100}
-
-
-class Clock:
-    """A clock that only the test moves."""
-
-    def __init__(self):
-        self.now = 1000.0
-
-    def __call__(self):
-        return self.now
 
 
 class Ticking:
@@ -46,8 +37,8 @@ def timed(training, update, **others):
     Each update has 100 target tokens, the validation set 200, an epoch 1,000; `others` are parts
     that were timed.
     """
-    clock = Clock()
-    pace = Pace(200, 1000, clock)
+    clock = SimpleNamespace(now=1000.0)
+    pace = Pace(200, 1000, lambda: clock.now)
     for number in range(1, 51):
         assert pace.plan(training, Progress(update=number - 1)) is None
         clock.now += update + 3 * (number <= 10)
