@@ -75,40 +75,45 @@ def kept_settings() -> Iterator[None]:
                 torch.cuda.set_device(device)
 
 
-def resolve_device(device: str, *, translates: bool = False) -> torch.device:
-    """`auto` is the GPU where there is one.
+def resolve_device(name: str, *, rank: int = 0, processes: int = 1) -> torch.device:
+    """The device of one process; `auto` is the GPU where there is one.
 
-    A GPU comes with its index, as `torch.cuda.set_device` demands, and is the current one of the
-    calling thread from then on, so that nothing opens another.
+    Of several processes on GPUs each has its own, in order. A GPU comes with its index, as
+    `torch.cuda.set_device` demands, and is the current one of the calling thread from then on, so
+    that nothing opens another.
 
     Args:
-        translates: whether the device is for translating, for which Apple's GPUs (mps) do.
+        rank: among the `processes` of this machine.
 
     Raises:
-        UserError: if there is no such device.
+        UserError: if there is no such device, or not one for each process.
     """
     import torch
 
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    device = name
     if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+        device = "cuda" if count else "cpu"
+    if processes > 1 and device == "cuda" and count:
+        if processes > count:
+            what = f"{processes} processes, but {count} GPUs"
+            raise UserError(what, hint="start one process for each GPU at most")
+        device = f"cuda:{rank}"
     try:
         place = torch.device(device)
     except RuntimeError:
         place = torch.device("meta")
-    if place.type == "mps":
-        if not translates:
-            raise UserError("mps can only translate", where="--device", hint="use --device cpu")
-        if not torch.backends.mps.is_available():
-            raise UserError("no Apple GPU here that torch can use", hint="use --device cpu")
-        return place
     if place.type not in ("cpu", "cuda"):
         raise UserError(f"unknown device {device}", hint="use auto, cpu, cuda or cuda:N")
     if place.type == "cpu":
         return place
-    if not torch.cuda.is_available():
+    if not count:
         raise UserError("no CUDA device here", hint="use --device cpu")
-    if (place.index or 0) >= torch.cuda.device_count():
-        raise UserError(f"no {device}: there are {torch.cuda.device_count()}, the first is cuda:0")
+    if (place.index or 0) >= count:
+        raise UserError(f"no {device}: there are {count}, the first is cuda:0")
+    if processes > 1 and name not in ("auto", "cuda"):
+        hint = "pass cuda for several processes"
+        raise UserError(f"{name} is one GPU", where="--device", hint=hint)
     index = torch.cuda.current_device() if place.index is None else place.index
     torch.cuda.set_device(index)
     # From Hopper on torch prefers cuDNN's attention (check_prefer_cudnn_attention in its
@@ -116,31 +121,6 @@ def resolve_device(device: str, *, translates: bool = False) -> torch.device:
     # Batches of sentences have thousands of shapes; torch's own kernels need no plan.
     torch.backends.cuda.enable_cudnn_sdp(False)
     return torch.device("cuda", index)
-
-
-def device_of(name: str, *, rank: int, processes: int, translates: bool = False) -> torch.device:
-    """The device of one process: with several on GPUs, each has its own, in order.
-
-    Args:
-        rank: among the processes of this machine.
-        processes: their number.
-        translates: as in `resolve_device`.
-
-    Raises:
-        UserError: if there is no such device, or not one for each process.
-    """
-    import torch
-
-    if processes > 1 and name in ("auto", "cuda") and torch.cuda.is_available():
-        if processes > (count := torch.cuda.device_count()):
-            what = f"{processes} processes, but {count} GPUs"
-            raise UserError(what, hint="start one process for each GPU at most")
-        return resolve_device(f"cuda:{rank}")
-    device = resolve_device(name, translates=translates)
-    if processes > 1 and device.type != "cpu":
-        hint = "pass cuda for several processes"
-        raise UserError(f"{name} is one GPU", where="--device", hint=hint)
-    return device
 
 
 def native_bf16(device: torch.device) -> bool:

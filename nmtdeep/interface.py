@@ -52,7 +52,7 @@ class Model:
         """Translate with the threads and the device of the options."""
         if threads := self._translator.options.threads:
             torch.set_num_threads(threads)
-        resolve_device(str(self._translator.device), translates=True)
+        resolve_device(str(self._translator.device))
         return self._translator.translate_chunk(lines)
 
     def close(self) -> None:

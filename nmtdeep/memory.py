@@ -25,11 +25,10 @@ GROUPS = {
 def keep_memory() -> None:
     """Let glibc reuse freed memory, in huge pages where the system has them.
 
-    Each training step frees and allocates the same gigabyte. By default glibc returns it to the
-    system in between and Linux clears each page again, which takes a tenth of a step on a CPU. Call
-    this before torch is imported, which reads its own setting once. Settings in the user's
-    environment stay. Nothing happens without Linux and glibc, nor under a limit on address space
-    (`ulimit -v`), where memory kept for one size would be lost to others.
+    By default glibc returns it to the system in between steps and Linux clears each page again,
+    which takes a tenth of a step on a CPU. Call this before torch is imported, which reads its own
+    setting once. Settings in the user's environment stay. Nothing happens under a limit on address
+    space (`ulimit -v`), where memory kept for one size would be lost to others.
     """
     if sys.platform != "linux" or address_space_left() is not None:
         return
@@ -87,10 +86,7 @@ def available(root: Path = Path("/")) -> int | None:
 
     On Linux: the least of free memory, the limits of its control group and of those that this one
     is in (a container, a job of Slurm, a slice of systemd), and that of `ulimit -v`. Freed memory
-    that was kept is returned to the system first, so that it counts as free.
-
-    Args:
-        root: the folder that has the system's files.
+    is returned to the system first, so that it counts as free. `root` has the system's files.
     """
     try:
         lines = (root / "proc/meminfo").read_text().splitlines()

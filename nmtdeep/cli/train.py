@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -17,9 +17,6 @@ from nmtdeep.config.stages import StartFrom
 from nmtdeep.config.training import Training
 from nmtdeep.config.variant import variants
 from nmtdeep.errors import UserError
-
-if TYPE_CHECKING:
-    from nmtdeep.data.corpus import DataDirectory
 
 # Keys of the section `training` that have a flag, whose name is the last word.
 KEYS = (
@@ -121,11 +118,14 @@ def train(
     for part in freeze or ():  # another word is an unknown key
         changes.append(f"training.frozen.{part}={'true' if part == 'embeddings' else 'all'}")
     changes += [f"training.log_to=[{', '.join(log_to)}]"] if log_to else []
+    from nmtdeep.config.load import read_config
     from nmtdeep.data.corpus import DataDirectory
 
     corpora = DataDirectory.open(data, verify=False)
-    text = _text_of(corpora, None if overwrite else out)
-    resolved, adopted = _with_text(name, more + changes, text)
+    text = corpora.pipeline.config
+    if out is not None and not overwrite and (out / "config.yaml").is_file():  # it is resumed
+        text = read_config(out).text
+    resolved, adopted = _with_text(name, more + changes, text.model_dump(mode="json"))
     if adopted and not quiet and os.environ.get("RANK", "0") == "0":
         typer.echo(f"section text as of --data: {'; '.join(adopted)}")
     if source is not None:  # no override, which would keep the SHA-256 of the old one
@@ -171,15 +171,6 @@ def train(
         raise typer.Exit(128 + stopped)
     if stopped is not None:  # in rank 0 of those that torchrun started
         finish(resolved, data=corpora, run=out, device=device, final_scores=final_scores)
-
-
-def _text_of(data: DataDirectory, out: Path | None) -> dict[str, Any]:
-    """The section `text` of the run that is resumed, or else of the data directory."""
-    if out is not None and (out / "config.yaml").is_file():
-        from nmtdeep.config.load import read_config
-
-        return read_config(out).text.model_dump(mode="json")
-    return data.pipeline.config.model_dump(mode="json")
 
 
 def _with_text(name: str, overrides: list[str], text: dict[str, Any]) -> tuple[Recipe, list[str]]:

@@ -89,9 +89,7 @@ class DecodingOptions(Decoding):
         64, description="number of samples to choose among"
     )
     seed: CountOrZero = Field(1, description="random seed for sampling")
-    device: str = Field(
-        "auto", description="device: auto, cpu, cuda or cuda:N; to translate, mps too"
-    )
+    device: str = Field("auto", description="device: auto, cpu, cuda or cuda:N")
     precision: Precision = Field("auto", description="number format of the weights; auto: fp32")
     quantize: Literal["int8"] | None = Field(
         None, description="store the weights as 8-bit integers (CPU only)"

@@ -42,9 +42,8 @@ class BlockTopK:
     def continued(self, log_probs: Tensor, totals: Tensor) -> Continued:
         """The best continuations, and the first `size` that go on; arguments of `best`."""
         best, code = self.best(log_probs, totals.to(log_probs.dtype))
-        # float64 holds every code, so that all is read at once; Apple's GPUs do not have it.
-        read = (best.cpu(), code.cpu()) if best.device.type == "mps" else (best, code)
-        found = torch.stack([each.double() for each in read])
+        # float64 holds every code, so that all is read at once.
+        found = torch.stack([best.double(), code.double()])
         if self.size > 1:
             going = best.masked_fill(code % self.types == self.eos, -math.inf)
             best, order = going.sort(dim=1, descending=True, stable=True)

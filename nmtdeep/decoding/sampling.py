@@ -40,9 +40,8 @@ def sample(
         shaped[:, eos] += shaped.sum(dim=1) == 0
         tokens = torch.multinomial(shaped, 1, generator=generator)
         chosen = allowed.gather(1, tokens)
-        # One copy for all that the host needs; float64, which Apple's GPUs lack, holds every id.
-        pair = (tokens.cpu(), chosen.cpu()) if tokens.device.type == "mps" else (tokens, chosen)
-        read = torch.cat([side.double() for side in pair], dim=1).tolist()
+        # One copy for all that the host needs; float64 holds every id.
+        read = torch.cat([tokens.double(), chosen.double()], dim=1).tolist()
         tokens = tokens[:, 0]
         for row, (token, value) in zip(rows, read, strict=True):
             drawn[row].append(int(token))

@@ -26,7 +26,7 @@ from nmtdeep.decoding.search import (
     beam,
     length_penalty,
 )
-from nmtdeep.devices import device_of, has_triton
+from nmtdeep.devices import has_triton, resolve_device
 from nmtdeep.errors import UserError
 from nmtdeep.model.kernels.cpu_prepacked_linear import PackedLinear, QuantizedLinear, pack
 from nmtdeep.model.layers.cache import States
@@ -95,7 +95,7 @@ class Searcher:
         Raises:
             UserError: if devices, precision and quantization are not available here.
         """
-        device = device_of(options.device, rank=0, processes=options.processes, translates=True)
+        device = resolve_device(options.device, processes=options.processes)
         if options.precision == "fp16" and device.type == "cpu":
             hint = "use --precision bf16 or fp32 on a CPU"
             raise UserError("fp16 needs a GPU", where="--precision", hint=hint)
@@ -234,7 +234,7 @@ class Worker:
         """The models, read by this process."""
         torch.set_num_threads(1)
         name, count = self.options.device, self.options.processes
-        device = device_of(name, rank=worker_number(), processes=count)
+        device = resolve_device(name, rank=worker_number(), processes=count)
         options = self.options.model_copy(update={"device": str(device), "processes": 1})
         return Searcher.of([load(path) for path in self.paths], options)
 

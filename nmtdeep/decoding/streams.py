@@ -147,7 +147,7 @@ def _arriving(lines: Iterator[str], size: int) -> Iterator[list[str]]:
 def worker_processes(options: DecodingOptions, lines: int, cores: int) -> int:
     """`options.processes` if it was set; else one per core, if a file is long enough."""
     chosen = {"processes", "threads"} & options.model_fields_set
-    if chosen or lines <= BUFFER or resolve_device(options.device, translates=True).type != "cpu":
+    if chosen or lines <= BUFFER or resolve_device(options.device).type != "cpu":
         return options.processes
     return cores
 

@@ -24,8 +24,7 @@ class Pace:
     """Times the parts of a training until its number of updates is fixed.
 
     Args:
-        valid_tokens: target tokens of the validation set.
-        epoch_tokens: target tokens of an epoch.
+        valid_tokens, epoch_tokens: target tokens of the validation set and of an epoch.
         clock: seconds since some moment.
     """
 
@@ -40,11 +39,7 @@ class Pace:
         self._tokens = 0
 
     def lap(self, part: Literal["update", "validation", "checkpoint"], tokens: int = 0) -> None:
-        """Note the end of a part, which began when the one before it ended.
-
-        Args:
-            tokens: target tokens of an update.
-        """
+        """Note the end of a part, which began when the one before it ended, and target tokens."""
         now = self._clock()
         self._seconds[part].append(now - self._since)
         self._since = now

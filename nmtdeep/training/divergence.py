@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from nmtdeep.errors import DivergenceError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.ranks import Ranks
-from nmtdeep.training.result import UpdateResult
 from nmtdeep.training.sharding import full_tensor
+from nmtdeep.training.step import UpdateResult
 
 # Number of consecutive updates without a finite gradient that end a training.
 PATIENCE = 3
@@ -42,9 +42,7 @@ def diagnose(
     ranks: Ranks,
     saved: str,
 ) -> DivergenceError:
-    """The error after an update, with the layer where it begins and suggestions.
-
-    All ranks must call this.
+    """The error after an update, with the layer where it begins. All ranks must call this.
 
     Args:
         recompute: computes this rank's batches and the gradients again.

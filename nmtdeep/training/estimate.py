@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
-from nmtdeep.devices import device_of, kept_settings
+from nmtdeep.devices import kept_settings, resolve_device
 from nmtdeep.tables import describe
 from nmtdeep.training.budget import TIMED, Pace
 from nmtdeep.training.feed import upcoming
@@ -29,7 +29,7 @@ FEWEST, SECONDS = 6, 60.0
 
 
 class StageEstimate(NamedTuple):
-    """A stage of a training, or all of it.
+    """A stage of a training.
 
     Attributes:
         updates: its length.
@@ -47,11 +47,6 @@ class StageEstimate(NamedTuple):
     timed: int
     memory: int
 
-    @property
-    def seconds(self) -> float:
-        """Of the whole stage."""
-        return self.updates * self.update + self.end
-
 
 @kept_settings()
 def estimate(
@@ -65,18 +60,12 @@ def estimate(
     """Updates, epochs and hours of a training by one process, as a small table.
 
     Each stage is tried for at most a minute, with a model that is thrown away.
-
-    Args:
-        clock: seconds since some moment.
-
-    Raises:
-        UserError: as `training.loop.train`.
     """
     use_threads(threads, 1)
-    setup = check(recipe, data, Ranks(device=device_of(device, rank=0, processes=1)))
+    setup = check(recipe, data, Ranks(device=resolve_device(device)))
     stages = [*_stages(setup, clock)]
     updates = sum(each.updates for each in stages)
-    seconds = sum(each.seconds for each in stages)
+    seconds = sum(each.updates * each.update + each.end for each in stages)
     lines = [("updates", f"{updates:,.0f}, {sum(each.epochs for each in stages):,.1f} epochs")]
     for number, stage in enumerate(stages, 1):
         what = f"stage {number}: {stage.updates:,.0f} updates, " if len(stages) > 1 else ""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -27,8 +27,7 @@ from nmtdeep.training.state import START, Progress
 AHEAD = 8
 
 
-@dataclass(frozen=True)
-class NextUpdate:
+class NextUpdate(NamedTuple):
     """This rank's batches of the next update, the position after it, and seconds of waiting."""
 
     batches: RankBatches
@@ -63,7 +62,7 @@ def upcoming(
 
     with closing(prefetch(updates(), depth=AHEAD, begin=begin)) as feed:
         for update, waited in feed:
-            yield replace(update, waited=waited)
+            yield update._replace(waited=waited)
 
 
 def _divided(groups: list[Groups], setup: Setup) -> list[tuple[Window, Indices]]:

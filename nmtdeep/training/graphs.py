@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from nmtdeep.config.variant import Variant, find_variant, packages_of
-from nmtdeep.training.memory import at_once
 from nmtdeep.training.setup import Setup
 
 T = TypeVar("T")
@@ -42,7 +41,7 @@ def pays_to_compile(setup: Setup) -> bool:
 
     In a graph, a kernel over few numbers takes as long as its launch, whatever it does.
     """
-    numbers = at_once(setup.recipe, setup.device.type) * setup.recipe.model.width
+    numbers = setup.at_once * setup.recipe.model.width
     return numbers >= LARGE or bool(eager_because(setup))
 
 
@@ -54,12 +53,8 @@ class Graphs:
     one pool of memory, so that they must run one after the other. A CPU, which has no graphs, calls
     the work each time, with the same tensors.
 
-    Args:
-        device: of the tensors.
-
     Attributes:
-        calls: of `run`.
-        replays: calls that replayed a graph.
+        calls: of `run`, and `replays` those of them that replayed a graph.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -75,13 +70,9 @@ class Graphs:
         return len(self._replay)
 
     def run(self, key: Hashable, work: Callable[[list[Tensor]], None], *inputs: Tensor) -> bool:
-        """Do `work` on copies of `inputs`.
+        """Do `work` on copies of `inputs`; whether recorded work was replayed.
 
-        Args:
-            key: calls with the same key have the same work, and inputs of the same shapes.
-
-        Returns:
-            Whether recorded work was replayed.
+        Calls with the same key have the same work, and inputs of the same shapes.
         """
         self.calls += 1
         if key not in self._inputs:

@@ -27,7 +27,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from nmtdeep.data.parallel import check_processes
-from nmtdeep.devices import device_of
+from nmtdeep.devices import resolve_device
 from nmtdeep.errors import Problem, UserError
 from nmtdeep.training.ranks import RESUME, LostRankError, Ranks
 
@@ -56,12 +56,7 @@ def launch(processes: int, function: Callable[[], T]) -> T:
     """Call `function` in new processes of this machine, the ranks of one training.
 
     They can find each other by `join_ranks`. If one fails, all are ended. Signals are passed on.
-
-    Args:
-        function: of a module, or a `partial` of one; it and its result can be pickled.
-
-    Returns:
-        What it returned in rank 0.
+    The function and its result, of which that of rank 0 is returned, can be pickled.
 
     Raises:
         UserError: the one that was raised in a rank, or that a rank was killed.
@@ -154,7 +149,6 @@ def join_ranks(device: str, threads: int | None, signals: Sequence[int]) -> Iter
     """This process as one of the ranks that a launcher started, or as the only one.
 
     Args:
-        device: auto, cpu, cuda or cuda:N.
         threads: CPU threads of all ranks of this machine; None leaves each those it has.
         signals: numbers of the signals received so far.
 
@@ -165,7 +159,7 @@ def join_ranks(device: str, threads: int | None, signals: Sequence[int]) -> Iter
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
     numbers = [int(os.environ.get(name, "1")) for name in names] if is_launched() else [0, 1, 0, 1]
     rank, size, local_rank, local_size = numbers
-    place = device_of(device, rank=local_rank, processes=local_size)
+    place = resolve_device(device, rank=local_rank, processes=local_size)
     use_threads(threads, local_size)
     if size == 1:
         yield Ranks(device=place)
@@ -225,11 +219,7 @@ def use_threads(threads: int | None, processes: int) -> None:
 
 @contextmanager
 def noted_signals() -> Iterator[list[int]]:
-    """Collect SIGINT and SIGTERM instead of ending; a second one, later, ends at once.
-
-    Yields:
-        The list that their numbers are appended to.
-    """
+    """A list that gets the numbers of SIGINT and SIGTERM; a second one, later, ends at once."""
     signals: list[int] = []
     first = 0.0
 

@@ -24,12 +24,7 @@ Figures = Mapping[str, float]
 
 
 class Logger(NamedTuple):
-    """A receiver of figures, in rank 0.
-
-    Attributes:
-        log: receives figures of an update; after resuming, some may come again with equal values.
-        close: writes what is left.
-    """
+    """A receiver of figures; after resuming, `log` may get some again, with equal values."""
 
     log: Callable[[Figures, int], object]
     close: Callable[[], object]

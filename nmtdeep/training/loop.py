@@ -26,10 +26,10 @@ from nmtdeep.training.memory import peak_memory
 from nmtdeep.training.opening import check, opening
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.recorder import Recorder
-from nmtdeep.training.result import UpdateResult
 from nmtdeep.training.run_directory import RunDirectory, open_run
 from nmtdeep.training.setup import Setup
 from nmtdeep.training.state import FittedUpdates, Progress
+from nmtdeep.training.step import UpdateResult
 from nmtdeep.training.trainer import Trainer
 from nmtdeep.training.validation import validate
 from nmtdeep.units import counted, size
@@ -49,21 +49,20 @@ def train(
     verify: bool = True,
     clock: Callable[[], float] = time.perf_counter,
 ) -> int | None:
-    """Train the model of `recipe` on a preprocessed corpus, or resume its training.
+    """Train the model of `recipe` on a preprocessed corpus, or resume its training exactly.
+
+    In a process that torchrun started, this is one of its ranks.
 
     Args:
         recipe: the experiment; a run is resumed with the same model, text and batches.
         data: directory that `preprocess` wrote, which may be open.
-        out: run directory; an interrupted training there is resumed exactly.
+        out: run directory.
         device: auto, cpu, cuda or cuda:N.
         threads: CPU threads of all ranks of this machine; None keeps torch's choice.
         processes: ranks to start here, each on its share of the threads or on its own GPU.
-        quiet: show no progress on the screen.
         overwrite: delete what a training left in `out` and start from the beginning.
         verify: compare the token files with their checksums, in one rank of each machine.
         clock: seconds since some moment; processes that are started here have the usual one.
-
-    In a process that torchrun started, this is one of its ranks.
 
     Returns:
         Number of the signal that stopped the training, or 0; None in a rank other than 0.
@@ -130,12 +129,7 @@ def _same_corpora(data: Path | DataDirectory, ranks: Ranks, verify: bool) -> Dat
 
 @dataclass(frozen=True)
 class _Loop:
-    """The loop of a rank.
-
-    Attributes:
-        setup: with all stages.
-        signals: numbers of the signals received so far.
-    """
+    """The loop of a rank: `setup` has all stages, `signals` the numbers of those received."""
 
     setup: Setup
     run: RunDirectory
@@ -143,14 +137,7 @@ class _Loop:
     signals: Sequence[int]
 
     def train(self, progress: Progress, newest: Path | None) -> int:
-        """Train until the end, growing between stages; one stage is the usual case.
-
-        Args:
-            newest: the checkpoint to resume from; None for a fresh model.
-
-        Returns:
-            Number of the signal that stopped the training, or 0.
-        """
+        """Train until the end, growing between stages; the signal that stopped it, or 0."""
         recipe, say = self.setup.recipe, self.recorder.say
         progress = continued(recipe.training, progress)
         if stage_control.stop_reason(recipe, progress):
@@ -175,32 +162,28 @@ class _Loop:
             progress, stopped = self._train_stage(trainer, progress)
         if graphs := trainer.graphs():
             say(graphs)
-        update = progress.update
-        if stopped and not stage_control.stop_reason(recipe, progress):
+        update, reason = progress.update, stage_control.stop_reason(recipe, progress)
+        if stopped and not reason:
             name = signal.Signals(stopped).name
             say(f"stopped by {name}, saved at update {update}; run the same command to resume")
             return stopped
-        say(
-            f"done after {counted(update, 'update')}: {stage_control.stop_reason(recipe, progress)}"
-        )
+        say(f"done after {counted(update, 'update')}: {reason}")
         if warning := stage_control.linear_not_finished(recipe, progress):
             say(warning)
         return 0
 
     def _train_stage(self, trainer: Trainer, progress: Progress) -> tuple[Progress, int]:
-        """One stage. All decisions are functions of `progress`, the same in every rank.
+        """One stage: the progress at its end, and the number of the signal that stopped it, or 0.
 
-        Returns:
-            The progress at its end, and the number of the signal that stopped it, or 0.
+        All decisions are functions of `progress`, the same in every rank.
         """
         recipe, ranks, recorder = self.setup.recipe, self.setup.ranks, self.recorder
         settings, data = recipe.training, self.setup.data
         started = recorder.clock() - progress.seconds
         self._try_largest_batch(trainer, progress)
         recorder.restart()
-        corpora = [data.corpus(name) for name in ("valid", data.training[0])]
-        valid_tokens, epoch_tokens = (len(corpus.target.tokens) for corpus in corpora)
-        pace = Pace(valid_tokens, epoch_tokens, recorder.clock)
+        valid, first = (data.corpus(name) for name in ("valid", data.training[0]))
+        pace = Pace(len(valid.target.tokens), len(first.target.tokens), recorder.clock)
         for coming in upcoming(trainer.setup, progress):
             before, batches = progress, coming.batches
             results = trainer.train(batches, progress)
@@ -219,10 +202,8 @@ class _Loop:
             pace.lap("update", batches.target_tokens)
             if plan := pace.plan(settings, progress):
                 progress = self._planned(plan, progress)
-            reason, over = (
-                stage_control.stop_reason(recipe, progress),
-                stage_control.stage_ended(recipe, progress),
-            )
+            reason = stage_control.stop_reason(recipe, progress)
+            over = stage_control.stage_ended(recipe, progress)
             intervals = settings.log_every, settings.validation.every, settings.checkpoints.every
             logs, validates, planned = (progress.completes(each, before) for each in intervals)
             validates = validates or bool(reason) or over
@@ -233,8 +214,8 @@ class _Loop:
                 progress = self._validated(trainer, progress)
                 pace.lap("validation")
                 reason = reason or stage_control.stop_reason(recipe, progress)
-            planned = planned and not progress.bad_updates  # never replace a good checkpoint
-            planned = planned or bool(reason) or over
+            # Never replace a good checkpoint.
+            planned = (planned and not progress.bad_updates) or bool(reason) or over
             if planned or progress.is_best or stopped:
                 weights, moments = trainer.tensors()
                 if ranks.is_first:

@@ -46,12 +46,9 @@ def batch_loss(
     regularizer: Regularizer = UNREGULARIZED,
     compiles: bool = True,
 ) -> Loss:
-    """Summed loss of one batch with matrix products in `dtype`; see `Loss`.
+    """Summed loss of one batch with matrix products in `dtype`; see `Loss` and `LossOptions`.
 
     A regularizer's penalty is part of `smoothed`. R-Drop's sums are means over both passes.
-
-    Args:
-        compiles: as of `LossOptions`.
     """
     alpha = regularizer.alpha if isinstance(regularizer, RDrop) else 0.0
     batch = batch.twice() if alpha else batch
@@ -95,7 +92,6 @@ class LossOptions(NamedTuple):
 
     Attributes:
         smoothing: eps.
-        pad: id of padding.
         dtype: of the matrix products; None keeps that of the hidden states.
         alpha: weight of R-Drop's divergence, whose two passes are the halves of `hidden`; 0: none.
         chunk: positions whose logits exist at a time; None: as the device can use.
@@ -224,9 +220,8 @@ def fused_sums(
 
     Args:
         logits: `(positions, types)`; the gradient has their dtype.
-        targets: `(positions,)` ids.
+        targets: `(positions,)` ids; `pad` does not count.
         alpha: as of `LossOptions`.
-        pad: id of targets that do not count.
     """
     types = logits.shape[1]
     rest = smoothing / (types - 1)

@@ -17,7 +17,6 @@ from itertools import chain
 import torch
 
 from nmtdeep.config import model as config
-from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batch import Batch
 from nmtdeep.data.batching import Indices, batches_of_update
 from nmtdeep.data.plan import Window
@@ -68,18 +67,8 @@ def peak_memory(device: torch.device) -> int:
     return peak * (1 if sys.platform == "darwin" else 1024)
 
 
-def at_once(recipe: Recipe, device: str) -> int:
-    """The most tokens that go through the model of a stage at once on a type of device."""
-    batches, packed = recipe.training.batches, recipe.uses_packing(device)
-    tokens = min(batches.limit(packed=packed), batches.tokens_per_update)
-    return tokens if packed else min(tokens, batches.group_tokens)
-
-
 def check_model_fits(model: config.Model, *, source_types: int, target_types: int) -> None:
     """Check that the weights of a model are smaller than the memory of this machine.
-
-    A few lines of a recipe can describe any number of layers of any width. Here they are built
-    without memory.
 
     Raises:
         UserError: naming both sizes.
@@ -122,15 +111,12 @@ class BatchLimit:
     Args:
         divisible: whether a batch may be computed in parts. All ranks of a sharded model must
             compute the same passes, so that there it may not.
-
-    Attributes:
-        tokens: sentences times longer side, at most.
     """
 
     def __init__(self, ranks: Ranks = ALONE, *, divisible: bool = True) -> None:
         self.ranks = ranks
         self.divisible = divisible
-        self.tokens = UNLIMITED
+        self.tokens = UNLIMITED  # sentences times longer side, at most
 
     def parts(self, batch: Batch) -> list[Batch]:
         """The batch, in as few parts as the limit allows."""
@@ -141,10 +127,9 @@ class BatchLimit:
         return [batch.part(first, first + most) for first in range(0, count, most)]
 
     def reduce(self, tokens: int) -> bool:
-        """Take the smallest limit that any rank asks for; all ranks must call this.
+        """Take the smallest limit that any rank asks for; whether it is smaller than before.
 
-        Returns:
-            Whether it is smaller than before.
+        All ranks must call this.
         """
         before, self.tokens = self.tokens, -int(self.ranks.all_reduce_max(-tokens)[0])
         return self.tokens < before
@@ -167,11 +152,11 @@ class BatchLimit:
 
 def too_large(batch: Batch, hint: str = SMALLER) -> OutOfMemoryError:
     """The error for a batch that does not fit and cannot be divided."""
-    pairs, (source, target) = batch.sentences, batch.longest
+    source, target = batch.longest
     where = f"training sentence {batch.indices[0] + 1}" if len(batch.indices) else "one pair"
-    if pairs > 1:
-        where = f"a batch of {pairs} pairs"
-    what = f"out of memory with {source} source and {target} target tokens"
+    if batch.sentences > 1:
+        where = f"a batch of {batch.sentences} pairs"
     if batch.corpus:
         where += f" of {batch.corpus}"
+    what = f"out of memory with {source} source and {target} target tokens"
     return OutOfMemoryError(what, where=where, hint=hint)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from nmtdeep import checkpoint, files
 from nmtdeep.config.model import SIDES
@@ -16,7 +15,7 @@ from nmtdeep.config.render import differences
 from nmtdeep.config.warnings import warnings
 from nmtdeep.data.corpus import DataDirectory, Longest, opened
 from nmtdeep.data.plan import mixture_probabilities
-from nmtdeep.devices import device_of, kept_settings, native_bf16
+from nmtdeep.devices import kept_settings, native_bf16, resolve_device
 from nmtdeep.errors import UserError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.scoring.warnings import subword_mark
@@ -25,7 +24,7 @@ from nmtdeep.training import stage_control, starting
 from nmtdeep.training.graphs import eager_because
 from nmtdeep.training.launch import use_threads
 from nmtdeep.training.loggers import chosen
-from nmtdeep.training.memory import at_once, check_model_fits
+from nmtdeep.training.memory import check_model_fits
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.run_directory import check_run
 from nmtdeep.training.setup import Setup, resolve_precision
@@ -37,11 +36,6 @@ from nmtdeep.units import counted, percent
 
 def check(recipe: Recipe, data: DataDirectory, ranks: Ranks) -> Setup:
     """The setup of a training, checked as far as it can be before the run directory is opened.
-
-    The corpus must be made as the recipe says; only what is drawn at training time may differ: the
-    sampling of SentencePiece, and the rate of BPE-dropout, unless it was zero, because the
-    vocabulary would then lack pieces. In every stage every sentence must fit
-    in a batch, and every rank must have one.
 
     Raises:
         UserError: if recipe, corpus, device and number of ranks do not go together.
@@ -71,17 +65,17 @@ def check(recipe: Recipe, data: DataDirectory, ranks: Ranks) -> Setup:
 
 
 def _check_text(setup: Setup) -> None:
-    """Check that the corpus was preprocessed by the recipe's section `text`."""
+    """Check that the corpus was preprocessed by the recipe's section `text`.
+
+    Only what is drawn at training time may differ: the sampling of SentencePiece, and the rate of
+    BPE-dropout, unless it was zero, because the vocabulary would then lack pieces.
+    """
     stored = setup.data.pipeline.config.model_dump()
     free = ["text.tokenizer.sampling"]
     if stored["bpe"].get("dropout"):
         free.append("text.bpe.dropout:")
-    changes = [
-        key
-        for key in differences(stored, setup.recipe.text.model_dump(), "text")
-        if not key.startswith(tuple(free))
-    ]
-    if changes:
+    changes = differences(stored, setup.recipe.text.model_dump(), "text")
+    if changes := [key for key in changes if not key.startswith(tuple(free))]:
         raise UserError(
             f"was preprocessed with another recipe ({'; '.join(changes)})",
             where=setup.data.path,
@@ -91,11 +85,7 @@ def _check_text(setup: Setup) -> None:
 
 
 def _check_batches(setup: Setup, longest: Mapping[str, Longest]) -> None:
-    """Check that a stage has a batch for every sentence, and for every rank.
-
-    Args:
-        longest: the longest sentence of each corpus.
-    """
+    """Check that a stage has a batch for every sentence, and for every rank."""
     batches, ranks = setup.recipe.training.batches, setup.ranks
     for name, pair in longest.items():
         if pair.tokens > setup.max_tokens:
@@ -104,11 +94,10 @@ def _check_batches(setup: Setup, longest: Mapping[str, Longest]) -> None:
                 f"max_tokens {setup.max_tokens}",
                 hint="raise --max-tokens, or lower text.clean.max_length and preprocess again",
             )
-    largest = at_once(setup.recipe, setup.device.type)
-    if not setup.packed and -(-batches.tokens_per_update // largest) < ranks.size:
+    if not setup.packed and -(-batches.tokens_per_update // setup.at_once) < ranks.size:
         raise UserError(
-            f"updates of {batches.tokens_per_update} tokens in batches of {largest} leave some "
-            f"of {ranks.size} processes idle",
+            f"updates of {batches.tokens_per_update} tokens in batches of {setup.at_once} leave "
+            f"some of {ranks.size} processes idle",
             hint=f"pass --max-tokens {-(-batches.tokens_per_update // ranks.size)} or fewer "
             "--processes",
         )
@@ -130,11 +119,7 @@ def _check_mixture(setup: Setup, stage: int) -> None:
 
 
 def opening(setup: Setup, progress: Progress) -> str:
-    """Model, data and device as a small table, the first message of a training.
-
-    Args:
-        setup: of all stages.
-    """
+    """Model, data and device as a small table, the first message of a training."""
     recipe, stage = setup.recipe, setup.at_stage(progress.stage)
     with torch.device("meta"):
         model = empty_model(stage)
@@ -162,8 +147,7 @@ def opening(setup: Setup, progress: Progress) -> str:
         lines.append(("weights", f"from {starting.start_text(start, 16)}"))
     lines.append(("start", f"resumed after update {update}" if update else "new training"))
     if stage.dtype == torch.bfloat16 and not native_bf16(setup.device):
-        what = f"{setup.device.type} emulates bf16: --precision auto is faster"
-        lines.append(("warning", what))
+        lines.append(("warning", f"{setup.device.type} emulates bf16: --precision auto is faster"))
     lines += [("warning", str(problem)) for problem in warnings(recipe)]
     if problem := stage_control.low_peak(recipe, progress):
         lines.append(("warning", problem))
@@ -187,8 +171,7 @@ def _data_lines(setup: Setup) -> Iterator[tuple[str, str]]:
         )
         yield "mixture", ", ".join(shares)
     tokens = setup.recipe.training.batches.tokens_per_update
-    largest = at_once(setup.recipe, setup.device.type)
-    batches = f"{tokens:,} padded tokens per update, at most {largest:,} at once"
+    batches = f"{tokens:,} padded tokens per update, at most {setup.at_once:,} at once"
     yield "batches", f"{batches}, packed" if setup.packed else batches
 
 
@@ -218,10 +201,9 @@ def _frozen(recipe: Recipe, model: Transformer) -> str:
         parts.append("embeddings")
     if not parts:
         return ""
-    parameters = list(model.parameters())
-    trained = sum(parameter.numel() for parameter in parameters if parameter.requires_grad)
-    share = f"{trained:,} of {sum(map(Tensor.numel, parameters)):,} parameters are trained"
-    return f"{', '.join(parts)}; {share}"
+    total = sum(each.numel() for each in model.parameters())
+    trained = sum(each.numel() for each in model.parameters() if each.requires_grad)
+    return f"{', '.join(parts)}; {trained:,} of {total:,} parameters are trained"
 
 
 @kept_settings()
@@ -238,15 +220,12 @@ def dry_run(
 ) -> list[str]:
     """The messages of `training.loop.train` before its first update, without writing anything.
 
-    The checks are the same, except that the largest batch is not tried.
+    The checks and arguments are the same, except that the largest batch is not tried.
 
     Args:
         out: run directory; None: a new one.
-
-    Raises:
-        UserError: as `training.loop.train`.
     """
-    ranks = Ranks(0, processes, device=device_of(device, rank=0, processes=processes))
+    ranks = Ranks(0, processes, device=resolve_device(device, processes=processes))
     corpora = opened(data)
     if verify:
         corpora.verify()

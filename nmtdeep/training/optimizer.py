@@ -34,15 +34,12 @@ def make_optimizer(
 ) -> torch.optim.Optimizer:
     """The optimizer of a recipe; the learning rate is set before each update.
 
-    A group's `rate`, if it has one, is a factor of it.
-
-    Parameters that need no gradient (frozen layers) are left out.
-
-    `moments` of a group has the names and shapes of each parameter's state, as checkpoints do.
+    A group's `rate`, if it has one, is a factor of it, and its `moments` are the names and shapes
+    of each parameter's state. Parameters that need no gradient (frozen layers) are left out.
 
     Args:
         dtype: of Muon's matrix products, if it is bf16; else these are in fp32.
-        ranks: the ranks that share Muon's work.
+        ranks: that share Muon's work.
 
     Raises:
         UserError: if the optimizer of another package cannot train, or not resume.
@@ -135,7 +132,7 @@ def _external(settings: config.OptimizerVariant, model: Transformer) -> torch.op
 
 
 class Muon(torch.optim.AdamW):
-    """Momentum made orthogonal for the matrices of both stacks, Adam for the rest.
+    """Momentum made orthogonal for the linear maps of both stacks, Adam for the rest.
 
     For a matrix W (a x b) with gradient G (Jordan et al. 2024; the scale from Liu et al. 2025,
     Eq. 4, with which one learning rate serves these matrices and Adam's parameters alike):
@@ -143,13 +140,8 @@ class Muon(torch.optim.AdamW):
         M <- beta M + (1 - beta) G
         W <- W - lr (0.2 sqrt(max(a, b)) orthogonal(beta M + (1 - beta) G) + weight_decay W)
 
-    Embeddings, output, norms and biases are Adam's.
-
-    Args:
-        model: whose linear maps inside encoder and decoder are the matrices.
-        settings: beta is its momentum; the others are Adam's.
-        dtype: bf16 makes the products of the iteration bf16; any other fp32.
-        ranks: each rank iterates over its part of the matrices.
+    Embeddings, output, norms and biases are Adam's. Each rank iterates over its part of the
+    matrices, with products in bf16 if that is the dtype.
     """
 
     def __init__(
@@ -158,7 +150,8 @@ class Muon(torch.optim.AdamW):
         self.momentum = settings.momentum
         self.ranks = ranks
         self.dtype = dtype if dtype == torch.bfloat16 else None
-        maps = set(linear_maps((model.encoder, model.decoder)))
+        modules = [*model.encoder.modules(), *model.decoder.modules()]
+        maps = {module.weight for module in modules if isinstance(module, nn.Linear)}
         trained = [each for each in model.parameters() if each.requires_grad]
         matrices = [each for each in trained if each in maps]
         others = [each for each in trained if each not in maps]
@@ -228,12 +221,6 @@ class Muon(torch.optim.AdamW):
                 directions[place] = direction
         self.ranks.all_reduce(directions)
         return directions
-
-
-def linear_maps(parts: Iterable[nn.Module]) -> list[Tensor]:
-    """The weights of every `nn.Linear` in `parts`."""
-    modules = [module for part in parts for module in part.modules()]
-    return [module.weight for module in modules if isinstance(module, nn.Linear)]
 
 
 def orthogonalize(matrices: Tensor, dtype: torch.dtype | None = None) -> Tensor:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call
 
 from nmtdeep.config import training as config
 from nmtdeep.data.batch import Batch
 from nmtdeep.devices import keep_compiled
 from nmtdeep.model.kernels import LOW_PRECISION
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.casting import CastLoss
 from nmtdeep.training.graphs import Graphs
 from nmtdeep.training.loss import Loss, batch_loss
 from nmtdeep.training.memory import is_out_of_memory
@@ -27,12 +29,7 @@ class Passes:
     are cast all at once, and batches that fill a capacity are replayed by graphs. A model that is
     sharded, or recomputes activations, has none of these.
 
-    Args:
-        model: moved to the device, and sharded in place with `training.sharding=full`.
-        settings: the recipe's section `training`.
-        dtype: of the matrix products.
-        device: of the model.
-        compiles: whether layers and loss are compiled, on a GPU.
+    The arguments are those of `Step`.
 
     Attributes:
         shards: of a model that is sharded; None for any other.
@@ -126,3 +123,54 @@ class Passes:
             torch._foreach_add_(*map(list, zip(*both, strict=True)))
         for each, old in before.items():
             each.grad = old
+
+
+class CastLoss(nn.Module):
+    """The loss of a batch, with the weights of all linear maps of the layers in another dtype.
+
+    Autocast gives the same numbers, but casts each weight, and each gradient, by a kernel of its
+    own: on a GPU a third of all kernels of an update. `loss(model, batch)` has autocast to `dtype`.
+    """
+
+    def __init__(
+        self, model: Transformer, loss: Callable[[Transformer, Batch], Loss], dtype: torch.dtype
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.compute = loss
+        self.dtype = dtype
+        layers = [*model.encoder.layers.modules(), *model.decoder.layers.modules()]
+        maps = [module for module in layers if isinstance(module, nn.Linear)]
+        of_maps = {id(each) for module in maps for each in module.parameters()}
+        self.weights = {name: each for name, each in self.named_parameters() if id(each) in of_maps}
+
+    def forward(self, batch: Batch) -> Loss:
+        return self.compute(self.model, batch)
+
+    def loss(self, batch: Batch) -> Loss:
+        """The sums of a batch."""
+        cast: tuple[Tensor, ...] = _Cast.apply(self.dtype, *self.weights.values())  # type: ignore[no-untyped-call]
+        weights = dict(zip(self.weights, cast, strict=True))
+        return functional_call(self, weights, (batch,))
+
+
+class _Cast(torch.autograd.Function):
+    """Tensors in another dtype, and their gradients in their own."""
+
+    @staticmethod
+    def forward(ctx: Any, dtype: torch.dtype, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        ctx.dtype = tensors[0].dtype
+        return tuple(_copied(tensors, dtype))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        copies = iter(_copied([each for each in gradients if each is not None], ctx.dtype))
+        return None, *(None if each is None else next(copies) for each in gradients)
+
+
+def _copied(tensors: Any, dtype: torch.dtype) -> list[Tensor]:
+    copies = [torch.empty_like(each, dtype=dtype) for each in tensors]
+    if copies:
+        torch._foreach_copy_(copies, [each.detach() for each in tensors])
+    return copies

@@ -28,16 +28,13 @@ class Ranks:
     Each rank computes its share of an update's batches. After the sum of all gradients each takes
     the same step, so that all hold the same weights. Rank 0 writes.
 
-    Every method but the properties is a collective: all ranks must call it.
+    Every method but the properties is a collective: all ranks must call it, and it raises a
+    LostRankError if the connection to another one is broken.
 
     Args:
         rank: number of this rank.
-        size: number of ranks.
-        local_size: number of ranks on this machine.
-        device: device of this rank's model.
-
-    Raises (all methods):
-        LostRankError: if the connection to another rank is broken.
+        size, local_size: number of ranks, and of those on this machine.
+        device: of this rank's model.
     """
 
     rank: int = 0
@@ -47,7 +44,6 @@ class Ranks:
 
     @property
     def is_first(self) -> bool:
-        """Whether this is rank 0."""
         return self.rank == 0
 
     def all_reduce(self, tensors: list[Tensor]) -> None:

@@ -22,9 +22,9 @@ from nmtdeep.tables import screen
 from nmtdeep.training.divergence import PATIENCE
 from nmtdeep.training.loggers import Kind, Logger, chosen
 from nmtdeep.training.memory import peak_memory
-from nmtdeep.training.result import UpdateResult
 from nmtdeep.training.run_directory import LOG
 from nmtdeep.training.state import Progress
+from nmtdeep.training.step import UpdateResult
 from nmtdeep.training.validation import Validation
 from nmtdeep.units import duration, percent, short, size
 
@@ -32,13 +32,9 @@ from nmtdeep.units import duration, percent, short, size
 def figures(
     results: Sequence[UpdateResult], *, seconds: float, waited: float = 0.0
 ) -> dict[str, float]:
-    """Means and rates of some updates; losses per target token in nats.
+    """Means and rates of some updates that took `seconds`; losses per target token in nats.
 
     Loss and gradient norm are those of updates that were not skipped; NaN if all were.
-
-    Args:
-        seconds: that the updates took.
-        waited: seconds of these that were spent waiting for data.
     """
     done = [result for result in results if not result.skipped]
     learned = sum(result.target_tokens for result in done) or math.nan
@@ -68,10 +64,7 @@ def figures(
 
 
 def log_line(record: dict[str, Any], columns: float = math.inf) -> str:
-    """The line on the screen for one record of `train.jsonl`.
-
-    Where `columns` do not hold it, gradient norm and epoch are left out, in this order.
-    """
+    """The line on the screen for a record; without gradient norm and epoch if it is too long."""
     epoch, gradient = f"epoch {record['epoch']}", f"gnorm {record['gradient_norm']:#.3g}"
     parts = [
         epoch,
@@ -117,8 +110,6 @@ class Recorder:
     A logger that fails is left out from then on, with a warning.
 
     Args:
-        run: run directory.
-        recipe: with the limits of the training, for the time that is left.
         quiet: show nothing on the screen.
         writes: False in ranks other than 0, which show and write nothing.
         clock: seconds since some moment.
@@ -183,12 +174,12 @@ class Recorder:
     def updated(self, result: UpdateResult) -> None:
         """Count one update, and report its problems."""
         self._results.append(result)
-        loss = result.loss / result.target_tokens
         if self._is_silent and self.settings.log_every > 1:
             nll, often = result.nll / result.target_tokens, self.settings.log_every
             self.say(f"first update: nll {nll:.3f}; a line follows every {often} updates")
         self._is_silent = False
         if result.is_bad:
+            loss = result.loss / result.target_tokens
             self.say(
                 f"update {result.number} skipped: loss {loss:.3f} per token, gradient norm "
                 f"{result.gradient_norm:.3g}; the weights are unchanged; {PATIENCE} consecutive "

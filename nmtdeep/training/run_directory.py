@@ -77,10 +77,7 @@ class RunDirectory:
         return paths[max(paths)] if paths else None
 
     def begin(self) -> None:
-        """Write `checkpoint_0` of a new run: the weights it starts from, if any, and no update.
-
-        It is removed when the next checkpoint is written.
-        """
+        """Write `checkpoint_0` of a new run, the weights it starts from, if there are any."""
         if start := self.recipe.training.start_from:
             source = checkpoint.locate(Path(start.path))
             tensors = checkpoint.read_tensors(source / checkpoint.MODEL)
@@ -161,10 +158,7 @@ class RunDirectory:
 
 
 def identity(recipe: Recipe, pipeline: TextPipeline) -> str:
-    """What tells a training from others: a hash of all in its recipe that its weights depend on.
-
-    Its limits, and what may differ between two parts of one training, do not count.
-    """
+    """A hash of all in a recipe that its weights depend on, but for the limits of the training."""
     shown = {"validation", "checkpoints", "log_every", "log_to", "record_gradients"}
     limits = {"max_updates", "max_epochs", "max_minutes", "checkpoint_activations", "sharding"}
     free: Any = dict.fromkeys(shown | limits, True)
@@ -175,10 +169,7 @@ def identity(recipe: Recipe, pipeline: TextPipeline) -> str:
 
 
 def drop_records_after(last: int, path: Path) -> None:
-    """Delete the records of updates after `last`, which will be done again, and unreadable lines.
-
-    A kill or a crash may leave the last line incomplete.
-    """
+    """Delete the records of updates after `last`, which come again, and unreadable lines."""
     if not path.exists():
         return
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
@@ -199,8 +190,8 @@ def open_run(
     """Create or reopen a run, locked until the end of the block.
 
     Args:
-        corpus: digest of what is trained on; empty: not checked.
         overwrite: delete first what a training left there.
+        corpus: digest of what is trained on; empty: not checked.
 
     Raises:
         UserError: as `check_run`, or if another process trains there.
@@ -233,13 +224,12 @@ def check_run(
 ) -> RunDirectory:
     """The run in `path`, which may be new; nothing is written.
 
-    The recipe of a run that has checkpoints must describe the same model and text. The recipe of
-    the result says what the run starts from.
+    The recipe of the result says what the run starts from.
 
     Raises:
         UserError: if the path is a file, a data directory or a checkpoint, the recipe or corpus is
-            another, something in the run is outside of it, or it cannot start from the weights it
-            should.
+            another than the run's, something in the run is outside of it, or it cannot start from
+            the weights it should.
     """
     files.check_place(path, "--out")
     if (path / INDEX_FILE).exists():
@@ -286,8 +276,8 @@ def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline, corpus: str)
     changes = differences(before.model_dump(), recipe.model_dump())
     # Scores of another COMET model or beam cannot be compared with the best so far.
     best_by = recipe.training.validation.best_by
-    fixed = (*FIXED, *(["training.validation.comet"] if best_by == "comet" else []))
-    fixed += ("training.validation.beam",) if best_by != "loss" else ()
+    compared = {"loss": (), "comet": ("beam", "comet")}.get(best_by, ("beam",))
+    fixed = (*FIXED, *(f"training.validation.{key}" for key in compared))
     fatal = [key for key in changes if key.startswith(fixed) and not key.startswith(FREE)]
     if fatal:
         raise UserError(

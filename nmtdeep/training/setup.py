@@ -23,13 +23,7 @@ PRECISIONS = {
 
 @dataclass(frozen=True)
 class Setup:
-    """What is trained, on what, and by whom; `opening.check` has checked it.
-
-    Args:
-        recipe: of all stages, or of one.
-        data: the corpora, opened once.
-        ranks: that train together; the device is theirs.
-    """
+    """What is trained, on what, and by whom; the recipe is that of all stages, or of one."""
 
     recipe: Recipe
     data: DataDirectory
@@ -41,7 +35,6 @@ class Setup:
 
     @property
     def device(self) -> torch.device:
-        """Device of this rank's model."""
         return self.ranks.device
 
     @property
@@ -60,8 +53,14 @@ class Setup:
         return self.recipe.training.batches.limit(packed=self.packed)
 
     @property
+    def at_once(self) -> int:
+        """The most tokens that go through the model at once."""
+        batches = self.recipe.training.batches
+        tokens = min(self.max_tokens, batches.tokens_per_update)
+        return tokens if self.packed else min(tokens, batches.group_tokens)
+
+    @property
     def training_corpora(self) -> Mapping[str, ParallelCorpus]:
-        """The corpora that are trained on, by name."""
         return {name: self.data.corpus(name) for name in self.data.training}
 
 

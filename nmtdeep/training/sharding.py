@@ -23,12 +23,8 @@ class Shards(nn.Module):
     computed in here because it uses the output matrix, which is whole during a pass only.
     Gradients are sums over the ranks, each of which keeps its part of them.
 
-    All ranks must compute equally many passes; see `dummy_batch`.
-
-    Args:
-        model: whole, the same in every rank; it is sharded in place.
-        loss: `loss(model, batch)` of one batch.
-        device: of this rank.
+    All ranks must compute equally many passes; see `dummy_batch`. The model, the same in every
+    rank, is sharded in place; `loss(model, batch)` is that of one batch.
     """
 
     def __init__(
@@ -56,7 +52,6 @@ class Shards(nn.Module):
                 part.set_force_sum_reduction_for_comms(True)
 
     def forward(self, batch: Batch) -> Loss:
-        """The batch's sums; see `Loss`."""
         return self.loss(self.model, batch)
 
 
@@ -85,12 +80,6 @@ def shard_like(tensor: Tensor, pattern: Tensor) -> Tensor:
 
 
 def gather_full(tensors: Mapping[str, Tensor], *, keep: bool) -> dict[str, Tensor]:
-    """Whole tensors by name, on the CPU, one after the other through the device.
-
-    All ranks must call this.
-
-    Returns:
-        The tensors, none if not `keep`.
-    """
+    """Whole tensors by name, on the CPU; none if not `keep`. All ranks must call this."""
     together = ((name, full_tensor(tensor.detach())) for name, tensor in tensors.items())
     return {name: tensor.cpu() for name, tensor in together if keep}

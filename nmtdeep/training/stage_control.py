@@ -54,10 +54,8 @@ def next_stage(recipe: Recipe, progress: Progress) -> Progress:
     If groups or updates have other sizes, a new epoch begins. Patience starts again, because a
     model that has just grown is worse for a while.
     """
-    before, after = (recipe.at_stage(progress.stage + more) for more in (0, 1))
-    old, new = before.training.batches, after.training.batches
-    same = (old.tokens_per_update, old.group_tokens) == (new.tokens_per_update, new.group_tokens)
-    if not same:
+    old, new = (recipe.at_stage(progress.stage + more).training.batches for more in (0, 1))
+    if (old.tokens_per_update, old.group_tokens) != (new.tokens_per_update, new.group_tokens):
         progress = replace(progress, position=progress.position.in_new_epoch())
     counted = recipe.training.stages[progress.stage + 1].epochs_of
     progress = replace(
@@ -86,8 +84,7 @@ def restarted(recipe: Recipe, progress: Progress) -> Progress:
     """`progress` with the learning rate back at its peak, or still in its warm-up.
 
     The schedule continues as if min(updates, warm-up) updates were done, as in the release of Li et
-    al. 2020 (the paper says: reset the step number). A linear schedule falls to zero over the
-    updates that remain.
+    al. 2020 (the paper says: reset the step number).
     """
     warmup = recipe.training.schedule.warmup_updates
     counted = min(progress.update - progress.schedule_offset, warmup)

@@ -28,8 +28,8 @@ def resolve_start(recipe: Recipe, pipeline: TextPipeline, out: Path) -> Recipe:
     """The recipe of the new run `out`, with the checkpoint that it starts from and its SHA-256.
 
     Raises:
-        UserError: if there is no such checkpoint, it is damaged or in `out`, or it has another
-            model, text or SHA-256 than the recipe.
+        UserError: if there is no such checkpoint, or it is damaged, in `out`, or of another model,
+            text or SHA-256.
     """
     start = recipe.training.start_from
     if start is None:
@@ -55,8 +55,6 @@ def resolve_start(recipe: Recipe, pipeline: TextPipeline, out: Path) -> Recipe:
 
 def stored_start(recipe: Recipe, stored: StartFrom | None, out: Path) -> Recipe:
     """The recipe of the run `out`, which exists, with the start that is `stored` in its config.
-
-    The same command resumes the run, even if its source is gone or was trained on.
 
     Raises:
         UserError: if the recipe names another start.

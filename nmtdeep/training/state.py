@@ -24,12 +24,7 @@ OLDER_NAME = "stale"  # of `validations_since_best`, until 2026-11
 
 @dataclass(frozen=True)
 class FittedUpdates:
-    """The number of updates of a training that fit into its time.
-
-    Attributes:
-        minutes: the recipe's `max_minutes` that they fit into.
-        updates: number of the last one.
-    """
+    """The number of updates of a training that fit into so many minutes, its `max_minutes`."""
 
     minutes: float
     updates: NonNegativeInt
@@ -129,13 +124,12 @@ class Progress:
 
     def validated(self, score: float) -> Progress:
         """After a validation with this `score`; NaN counts as worse than the best."""
+        later = replace(self, validations_since_best=self.validations_since_best + 1)
         if math.isnan(score):
-            return replace(self, validations_since_best=self.validations_since_best + 1)
+            return later
         if self.best is None or score > self.best:
-            best = replace(self, best=score, best_update=self.update, validations_since_best=0)
-            return replace(best, score=score)
-        since = self.validations_since_best + 1
-        return replace(self, score=score, validations_since_best=since)
+            later = replace(later, best=score, best_update=self.update, validations_since_best=0)
+        return replace(later, score=score)
 
     def to_json(self) -> dict[str, Any]:
         """For `state.json`, which has a plan only if there is one."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,8 +19,48 @@ from nmtdeep.training.memory import UNLIMITED, BatchLimit, release
 from nmtdeep.training.optimizer import make_optimizer
 from nmtdeep.training.passes import Passes
 from nmtdeep.training.ranks import ALONE, Ranks
-from nmtdeep.training.result import Accumulated, UpdateResult, copy_to_host
 from nmtdeep.training.sharding import full_tensor
+
+
+@dataclass(frozen=True)
+class UpdateResult:
+    """The result of one update: sums over its target tokens in nats.
+
+    Attributes:
+        loss: label-smoothed loss, with the regularizer's penalty if there is one.
+        gradient_norm: before clipping.
+        skipped: True if loss or gradients were not finite and nothing was changed.
+        scale: fp16's loss scale after it; 0 in other precisions.
+        max_tokens: if memory ran out, the new limit on the tokens of a batch; else 0.
+        layer_norms: gradient norms of layers by `outer_layers`, if the recipe records them.
+    """
+
+    loss: float
+    nll: float
+    target_tokens: int
+    padded_tokens: int
+    real_tokens: int
+    gradient_norm: float
+    skipped: bool
+    scale: float = 0.0
+    max_tokens: int = 0
+    number: int = 0
+    lr: float = 0.0
+    layer_norms: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether it was skipped without a loss scale that explains it."""
+        return self.skipped and not self.scale
+
+
+class Accumulated(NamedTuple):
+    """An update whose gradients are in the model; `sums` `(2,)`, loss and nll, are this rank's."""
+
+    number: int
+    batches: RankBatches
+    sums: Tensor
+    max_tokens: int
 
 
 def seed_for(seed: int, update: int, batch: int, part: int = 0) -> int:
@@ -40,15 +81,9 @@ class Step:
 
     Args:
         model: to train. With `training.sharding=full` it is sharded in place.
-        settings: the recipe's section `training`.
         dtype: of the matrix products.
-        ranks: that train together.
         device: that the model is moved to; None: it is there.
         compiles: whether layers and loss are compiled, on a GPU.
-
-    Attributes:
-        passes: how the device computes a batch.
-        limit: the largest batch that is computed at once.
     """
 
     def __init__(
@@ -86,13 +121,10 @@ class Step:
         return self.apply(self.forward_backward(batches, number), lr)()
 
     def apply(self, done: Accumulated, lr: float) -> Callable[[], UpdateResult]:
-        """Take the step of an update.
+        """Take the step of an update; the call that is returned waits for the result.
 
         Nothing here waits for a GPU (but an optimizer of another package, and a loss scale). If
         loss or gradients are not finite, weights and moments stay as they are.
-
-        Returns:
-            A call that waits for the result.
         """
         batches, sums, graphs = done.batches, done.sums, self.passes.graphs
         self.ranks.all_reduce([sums])
@@ -235,3 +267,18 @@ def gradient_norm(parameters: Iterable[Tensor]) -> Tensor:
     """Norm of the gradients of all `parameters`, as one vector over all ranks."""
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     return full_tensor(torch.nn.utils.get_total_norm(gradients))
+
+
+def copy_to_host(numbers: Tensor) -> Callable[[], list[float]]:
+    """Copy `(n,)` numbers of a device to the host; the call waits until they have arrived."""
+    copy = numbers.to("cpu", non_blocking=numbers.is_cuda)
+    arrived = torch.cuda.Event() if numbers.is_cuda else None  # type: ignore[no-untyped-call]
+    if arrived:
+        arrived.record()
+
+    def read() -> list[float]:
+        if arrived:
+            arrived.synchronize()
+        return copy.tolist()
+
+    return read

@@ -22,15 +22,13 @@ from nmtdeep.model.initialization import Sample
 from nmtdeep.model.quantization import round_products
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.divergence import diagnose, is_lost
-from nmtdeep.training.ema import MovingAverage
 from nmtdeep.training.graphs import pays_to_compile
 from nmtdeep.training.memory import largest_batch, peak_memory, release, too_large
-from nmtdeep.training.result import UpdateResult
 from nmtdeep.training.setup import Setup
 from nmtdeep.training.sharding import gather_full
 from nmtdeep.training.stage_control import lr_of
 from nmtdeep.training.state import Progress, optimizer_tensors, restore_optimizer
-from nmtdeep.training.step import Step
+from nmtdeep.training.step import Step, UpdateResult
 from nmtdeep.units import counted, percent
 
 # Sentences that an initializer measures on.
@@ -48,8 +46,7 @@ class Trainer:
         ready: called when nothing can be wrong with model and checkpoint, before slow imports.
 
     Attributes:
-        step: the optimizer step, with model and optimizer.
-        average: of the weights, which is validated and saved in their place; None: there is none.
+        average: of the weights, which is validated and saved in their place.
         saved: name of the newest checkpoint; empty before the first one.
     """
 
@@ -103,18 +100,15 @@ class Trainer:
         maps = layer_maps(setup.recipe.training.growth.strategy, old, new)
         carry_over(self.model, grown.model, **maps)
         if grown.average:
-            grown.average.restart()
+            grown.average = MovingAverage(grown.model, grown.average.decay)
         grown.saved = self.saved
         return grown
 
     def check_largest_batch(self, position: Position) -> int:
         """Compute the largest batch of the windows at `position` once, forward and backward.
 
-        If it does not fit, the limit is lower afterwards. Model, optimizer and random numbers are
-        as before. All ranks must call this.
-
-        Returns:
-            The new limit, 0 if the batch fits.
+        If it does not fit, the limit is lower afterwards, and returned, else 0. Model, optimizer
+        and random numbers are as before. All ranks must call this.
 
         Raises:
             OutOfMemoryError: if memory does not hold the smallest batch.
@@ -157,7 +151,10 @@ class Trainer:
             *(self._taken(batch.part(0, count)) for count in (few, more))
         )
         if (free := memory.available()) is not None:
-            left = free // ranks.local_size - self._missing_moments() - half
+            # Adam has yet to make two moments of each weight before its first step.
+            parameters = [] if self.step.optimizer.state else self.model.parameters()
+            moments = 2 * sum(each.nbytes for each in parameters if each.requires_grad)
+            left = free // ranks.local_size - moments - half
             pairs = int(more + left * (more - few) / max(half - quarter, 1))
             if pairs < 1:
                 raise too_large(batch.part(0, 1))
@@ -165,20 +162,11 @@ class Trainer:
                 tokens = min(tokens, batch.part(0, pairs).cells)
         limit.reduce(tokens)
 
-    def _missing_moments(self) -> int:
-        """Bytes of the two moments of each weight, if the first step has yet to make them."""
-        if self.step.optimizer.state:
-            return 0
-        parameters = self.model.parameters()
-        return 2 * sum(each.nbytes for each in parameters if each.requires_grad)
-
     def train(self, batches: RankBatches, progress: Progress) -> list[UpdateResult]:
         """Train the update after `progress`, of which this rank computes `batches`.
 
-        While a GPU computes it, the host reads the result of the update before.
-
-        Returns:
-            That result, if it was not returned before.
+        While a GPU computes it, the host reads the result of the update before, which is returned
+        if it was not before.
 
         Raises:
             DivergenceError: if updates in a row have no finite numbers; the weights are those
@@ -207,11 +195,7 @@ class Trainer:
         return f"{graphs} replayed {replayed}, padding {padding}"
 
     def finish(self, progress: Progress) -> list[UpdateResult]:
-        """Wait for the newest update; its result, if it was not returned before.
-
-        Raises:
-            DivergenceError: as `train`.
-        """
+        """Wait for the newest update; its result, if there is one. Raises as `train`."""
         if self._newest is None:
             return []
         (batches, wait), self._newest = self._newest, None
@@ -238,10 +222,7 @@ class Trainer:
         return gather_full(weights, keep=keep), gather_full(moments, keep=keep)
 
     def validation_model(self) -> Transformer:
-        """The model to validate: itself, or in rank 0 a copy that is whole, or has the average.
-
-        All ranks must call this.
-        """
+        """The model, or in rank 0 a copy that is whole, or has the average. All ranks call this."""
         if not (self.step.passes.shards or self.average):
             return self.model
         weights = self.average.weights if self.average else checkpoint.weights(self.model)
@@ -286,3 +267,24 @@ def empty_model(setup: Setup) -> Transformer:
     if setup.recipe.training.quantization == "int8":
         round_products(model)
     return model
+
+
+class MovingAverage:
+    """v <- d v + (1 - d) w after update t, with d = min(decay, (1 + t) / (10 + t)).
+
+    The rule of TensorFlow's `ExponentialMovingAverage` with `num_updates`: a small d at the start
+    soon forgets the first weights.
+
+    `weights` has v by name; the first v are the weights that the model has now.
+    """
+
+    def __init__(self, model: Transformer, decay: float) -> None:
+        self.decay = decay
+        self._current = checkpoint.weights(model)
+        self.weights = {name: weight.clone() for name, weight in self._current.items()}
+
+    def add(self, update: int) -> None:
+        """Include the weights after this `update`."""
+        decay = min(self.decay, (1 + update) / (10 + update))
+        weights, current = list(self.weights.values()), list(self._current.values())
+        torch._foreach_lerp_(weights, current, 1 - decay)

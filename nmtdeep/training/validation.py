@@ -31,11 +31,9 @@ LONGEST = 20
 
 @dataclass(frozen=True)
 class Validation:
-    """Figures of one validation.
+    """Figures of one validation; losses in nats per target token.
 
     Attributes:
-        loss: label-smoothed, nats per target token.
-        nll: negative log-likelihood, nats per target token.
         scores: `bleu`, in the recipe's tokenization, `chrf` and, if the recipe names a model,
             `comet` of translations; empty if nothing was translated.
         sample: a source line and its translation.
@@ -74,8 +72,6 @@ def validate(model: Transformer, setup: Setup) -> Validation:
 def comet_of(setup: Setup, split: str) -> Comet | None:
     """The recipe's COMET model as a metric of translations of a split; None if it has none.
 
-    The model is read once and stays on the device.
-
     Raises:
         UserError: if it cannot be read.
     """
@@ -91,11 +87,9 @@ def _options(recipe: Recipe) -> DecodingOptions:
     """
     options = DecodingOptions(beam=recipe.training.validation.beam)
     if recipe.decoding.max_length_constant > LONGEST:
-        options = DecodingOptions(
-            beam=recipe.training.validation.beam,
-            max_length_factor=max(recipe.decoding.max_length_factor, 2.0),
-            max_length_constant=LONGEST,
-        )
+        factor = max(recipe.decoding.max_length_factor, 2.0)
+        limits = {"max_length_factor": factor, "max_length_constant": LONGEST}
+        options = options.model_copy(update=limits)
     return options.with_recipe(recipe)
 
 
@@ -129,8 +123,7 @@ def corpus_loss(model: Transformer, corpus: ParallelCorpus, setup: Setup) -> tup
     recipe, sides = setup.recipe, (corpus.source, corpus.target)
     corpus = ParallelCorpus(*(replace(side, most=longest_line(recipe) + 1) for side in sides))
     lengths = np.stack((corpus.source.lengths, corpus.target.lengths))
-    tokens, device = 0, setup.device
-    total = torch.zeros(2, dtype=torch.float64, device=device)
+    tokens, total = 0, torch.zeros(2, dtype=torch.float64, device=setup.device)
     compute = partial(
         batch_loss,
         model,
@@ -139,7 +132,7 @@ def corpus_loss(model: Transformer, corpus: ParallelCorpus, setup: Setup) -> tup
         compiles=pays_to_compile(setup),
     )
     for indices in cut_by_tokens(lengths.max(axis=0), sort_by_length(lengths), setup.max_tokens):
-        batch = read_batch(corpus, indices).to(device)
+        batch = read_batch(corpus, indices).to(setup.device)
         sums = compute(batch)
         total += torch.stack((sums.smoothed, sums.nll)).double()  # read by the host at the end
         tokens += batch.target_tokens

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from commands.running import Commands
-from commands.runs import DOUBLE, PLAIN, change, prepare, preprocess, train, unfinished
+from commands.runs import DOUBLE, PLAIN, change, prepare, preprocess, trained, unfinished
 
 
 @pytest.fixture(scope="session")
@@ -36,32 +36,28 @@ def dropout_data(nmtdeep):
 @pytest.fixture(scope="session")
 def whole(nmtdeep, data):
     """A run that nothing interrupted; not to be changed."""
-    done = train(nmtdeep, "whole")
-    assert done.code == 0, done.err
+    trained(nmtdeep, "whole")
     return nmtdeep.folder / "whole"
 
 
 @pytest.fixture(scope="session")
 def whole_dropout(nmtdeep, dropout_data):
     """The same under BPE-dropout, ended by patience."""
-    done = train(nmtdeep, "whole-dropout", recipe="dropout.yaml", data="data-dropout")
-    assert done.code == 0, done.err
+    trained(nmtdeep, "whole-dropout", recipe="dropout.yaml", data="data-dropout")
     return nmtdeep.folder / "whole-dropout"
 
 
 @pytest.fixture(scope="session")
 def double(nmtdeep, data):
     """A run of two processes that the command started itself; not to be changed."""
-    done = train(nmtdeep, "double", *DOUBLE, "--processes", 2)
-    assert done.code == 0, done.err
+    done = trained(nmtdeep, "double", *DOUBLE, "--processes", 2)
     return nmtdeep.folder / "double", done
 
 
 @pytest.fixture(scope="session")
 def unsmoothed(nmtdeep, data):
     """A run whose validation loss is the negative log-likelihood, and its output."""
-    done = train(nmtdeep, "unsmoothed", *PLAIN)
-    assert done.code == 0, done.err
+    done = trained(nmtdeep, "unsmoothed", *PLAIN)
     return nmtdeep.folder / "unsmoothed", done
 
 
@@ -70,6 +66,5 @@ def averaged(nmtdeep, unsmoothed, tmp_path_factory):
     """A run that means its average, because its best checkpoint was recorded to be bad."""
     run = unfinished(unsmoothed[0], tmp_path_factory.mktemp("averaged") / "run")
     change((run / "checkpoint_best").resolve(), score=-99.5)
-    done = train(nmtdeep, run, *PLAIN)
-    assert done.code == 0, done.err
+    done = trained(nmtdeep, run, *PLAIN)
     return run, done

@@ -95,6 +95,13 @@ def train(
     return nmtdeep(*words(run, *overrides, recipe=recipe, data=data), interrupt=interrupt)
 
 
+def trained(nmtdeep: Commands, run: str, *overrides: object, **how: Any) -> Finished:
+    """`train`, which succeeds."""
+    done = train(nmtdeep, run, *overrides, **how)
+    assert done.code == 0, done.err
+    return done
+
+
 def translated(nmtdeep: Commands, lines: list[str], *options: object) -> list[list[str]]:
     """The translations of each line, best first, that `nmtdeep translate` prints."""
     (nmtdeep.folder / "lines.en").write_text("".join(f"{line}\n" for line in lines), "utf-8")
@@ -117,11 +124,13 @@ def words(
     ]  # fmt: skip
 
 
-def records(run: Path) -> list[dict[str, Any]]:
-    """`train.jsonl` without what is measured by the clock."""
+def records(run: Path, *kinds: str) -> list[dict[str, Any]]:
+    """`train.jsonl`, or its records of some kinds, without what is measured by the clock."""
+    rows = map(json.loads, (run / "train.jsonl").read_text().splitlines())
     return [
-        {name: value for name, value in json.loads(line).items() if name not in MEASURED}
-        for line in (run / "train.jsonl").read_text().splitlines()
+        {name: value for name, value in row.items() if name not in MEASURED}
+        for row in rows
+        if not kinds or row["kind"] in kinds
     ]
 
 
@@ -162,9 +171,9 @@ def files(directory: Path, *, partial: bool = True) -> dict[str, bytes]:
 
 def losses(run: Path) -> dict[int, float]:
     """Training loss by update; each update is there once."""
-    trained = [record for record in records(run) if record["kind"] == "train"]
-    by_update = {record["update"]: record["loss"] for record in trained}
-    assert len(by_update) == len(trained)
+    rows = records(run, "train")
+    by_update = {row["update"]: row["loss"] for row in rows}
+    assert len(by_update) == len(rows)
     return by_update
 
 

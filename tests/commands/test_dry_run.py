@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from commands.runs import records, train, words
+from commands.runs import records, trained, words
 
 
 def tree(folder: Path) -> dict[str, tuple[int, int]]:
@@ -34,7 +34,7 @@ def test_a_run_is_resumed_with_its_own_recipe(nmtdeep, whole, tmp_path):
     assert more.code == 0, more.err
     assert "changed: training.max_updates: 11 -> 13" in more.err
     copied = shutil.copytree(whole, tmp_path / "given", symlinks=True)
-    assert train(nmtdeep, copied, "--max-updates", 13).code == 0
+    trained(nmtdeep, copied, "--max-updates", 13)
     assert records(run) == records(copied)
     on_again = nmtdeep("train", *on)
     assert "already at update 13 of 13" in on_again.err and "changed" not in on_again.err

@@ -1,7 +1,6 @@
 """Fine-tuning by the real commands: resumed anywhere, frozen, deeper, with two processes."""
 
 import hashlib
-import shutil
 from pathlib import Path
 
 import pytest
@@ -76,20 +75,3 @@ def test_killed_and_resumed_equals_the_uninterrupted_run(nmtdeep, tuned, tmp_pat
     resumed = tune(nmtdeep, run)
     assert resumed.code == 0, resumed.err
     assert contents(run) == contents(tuned[0])
-
-
-def test_other_weights_are_refused(nmtdeep, tuned, tmp_path):
-    before = contents(tuned[0])
-    refused = tune(nmtdeep, tuned[0], "--from", "whole/checkpoint_11")
-    assert refused.code == 2
-    assert f"error: {tuned[0]}: started from whole (checkpoint_" in refused.err
-    assert contents(tuned[0]) == before
-
-
-@pytest.mark.slow
-def test_a_run_is_started_again_from_its_config(nmtdeep, tuned, tmp_path):
-    """`config.yaml` has the start and its SHA-256, so that it alone repeats the run."""
-    config = shutil.copy(tuned[0] / "config.yaml", tmp_path / "again.yaml")
-    again = nmtdeep("train", config, "--data", "tuning", "--out", tmp_path / "run", *HOW)
-    assert again.code == 0, again.err
-    assert contents(tmp_path / "run") == contents(tuned[0])

@@ -10,7 +10,7 @@ import pytest
 import sacrebleu
 
 from commands.running import Commands
-from commands.runs import PLAIN, change, records, train, unfinished, words
+from commands.runs import PLAIN, change, records, train, trained, unfinished, words
 
 
 def bleu(nmtdeep: Commands, model: Path, split: str = "test") -> float:
@@ -64,8 +64,7 @@ def test_a_run_means_its_best_checkpoint_if_the_average_is_worse(nmtdeep, unsmoo
     run = unfinished(unsmoothed[0], tmp_path / "run")
     best = (run / "checkpoint_best").resolve()
     change(next(path for path in run.glob("checkpoint_[0-9]*") if path != best), noise=30)
-    done = train(nmtdeep, run, *PLAIN)
-    assert done.code == 0, done.err
+    done = trained(nmtdeep, run, *PLAIN)
     match = re.search(
         r"using checkpoint_best \((\S+)\): loss (\S+) on valid; the mean of [^;]* was "
         r"worse, loss (\S+), and deleted\n",
@@ -85,8 +84,7 @@ def test_a_run_means_its_best_checkpoint_if_the_average_is_worse(nmtdeep, unsmoo
     # An average that was made by hand stays.
     assert nmtdeep("average-checkpoints", run, "--last", 3).code == 0
     weights = (run / "checkpoint_average" / "model.safetensors").read_bytes()
-    again = train(nmtdeep, run, *PLAIN)
-    assert again.code == 0, again.err
+    again = trained(nmtdeep, run, *PLAIN)
     assert "scores of checkpoint_average" in again.out
     assert (run / "checkpoint_average" / "model.safetensors").read_bytes() == weights
 
@@ -102,8 +100,7 @@ def test_scores_are_shown_for_their_own_weights_only(nmtdeep, averaged, tmp_path
     assert "tok:tercom" not in screen  # but BLEU's signature belongs to the best validation too
     exported = nmtdeep("export", run, "--to", "huggingface", "--out", tmp_path / "card")
     assert "None were stored" in (tmp_path / "card" / "README.md").read_text(), exported.err
-    again = train(nmtdeep, run, *PLAIN)
-    assert again.code == 0, again.err
+    again = trained(nmtdeep, run, *PLAIN)
     mean = "the mean of checkpoint_10, checkpoint_11"
     assert f"scores of checkpoint_average (beam 4), {mean}\n" in again.out
     (found,) = (score for score in stored(run)["scores"]["test"] if score["metric"] == "bleu")
@@ -126,9 +123,8 @@ def test_a_model_that_has_learned_little_is_not_scored(nmtdeep, data, tmp_path):
 
 def test_the_best_checkpoint_can_be_picked_by_chrf(nmtdeep, data, tmp_path):
     run = tmp_path / "run"
-    done = train(nmtdeep, run, "training.validation.best_by=chrf", "training.validation.every=2")
-    assert done.code == 0, done.err
-    rows = [record for record in records(run) if record["kind"] == "validation"]
+    done = trained(nmtdeep, run, "training.validation.best_by=chrf", "training.validation.every=2")
+    rows = records(run, "validation")
     best, marked = -1.0, []
     for row in rows:
         if row["valid_chrf"] > best:
@@ -141,17 +137,3 @@ def test_the_best_checkpoint_can_be_picked_by_chrf(nmtdeep, data, tmp_path):
     assert rows[-1]["update"] == 11
     assert rows[-1]["valid_chrf"] == pytest.approx(expected)
     assert re.search(r"using checkpoint_\w+.*chrF2 \(beam 1\) on valid", done.out)
-
-
-@pytest.mark.slow
-def test_a_linear_schedule_that_ends_too_early_is_reported(nmtdeep, data, tmp_path):
-    schedule = "training.schedule={type: linear, lr: 0.01, warmup_updates: 2}"
-    early = train(nmtdeep, tmp_path / "early", schedule, "--max-updates", 99, "--max-epochs", 1)
-    assert early.code == 0, early.err
-    updates = int(re.search(r"done after (\d+) updates", early.err)[1])
-    # The rate of the last update, as a share of the peak: 1 - (t - W) / (N + 1 - W).
-    share = round(100 * (1 - (updates - 2) / (100 - 2)))
-    assert f"still at {share} % of its peak" in early.err
-    assert f"does better with --max-updates {updates}" in early.err
-    whole = train(nmtdeep, tmp_path / "whole", schedule, "--max-updates", updates)
-    assert whole.code == 0 and "of its peak" not in whole.err

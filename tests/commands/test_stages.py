@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from commands.running import Interrupt
-from commands.runs import DOUBLE, contents, losses, records, train
+from commands.runs import DOUBLE, contents, losses, records, train, trained
 
 pytestmark = pytest.mark.usefixtures("data")
 STAGES = (
@@ -29,8 +29,7 @@ LOSS = "nmtdeep.training.loss:smoothed_cross_entropy"
 @pytest.fixture(scope="session")
 def staged(nmtdeep, data):
     """A training in three stages that nothing interrupted; not to be changed."""
-    done = train(nmtdeep, "staged", *STAGES)
-    assert done.code == 0, done.err
+    done = trained(nmtdeep, "staged", *STAGES)
     assert "1+1, 2+1, 4+2 layers" in done.err
     assert "stage 2 of 3 | update 3 | 2+1 layers by copy_top_layer" in done.err
     return nmtdeep.folder / "staged"
@@ -46,7 +45,7 @@ def depth(checkpoint: Path) -> tuple[int, int]:
 
 def test_one_run_grows_from_stage_to_stage(nmtdeep, staged):
     assert depth(staged / "checkpoint_last") == (4, 2)
-    lines = [record for record in records(staged) if record["kind"] == "train"]
+    lines = records(staged, "train")
     assert [record["update"] for record in lines] == list(range(1, 15))
     assert [record["stage"] for record in lines] == sorted(record["stage"] for record in lines)
     assert [record["stage"] for record in lines[:4]] == [1, 1, 1, 2]
@@ -79,8 +78,7 @@ def test_interrupted_in_every_stage_equals_uninterrupted(nmtdeep, staged, tmp_pa
     ):
         ended = train(nmtdeep, run, *STAGES, interrupt=interrupt)
         assert ended.code in (-9, 143), (interrupt, ended.err)
-    resumed = train(nmtdeep, run, *STAGES)
-    assert resumed.code == 0, resumed.err
+    trained(nmtdeep, run, *STAGES)
     assert contents(run) == contents(staged)
 
 
@@ -88,12 +86,10 @@ def test_interrupted_in_every_stage_equals_uninterrupted(nmtdeep, staged, tmp_pa
 def test_two_processes_grow_together_by_muon_and_resume(nmtdeep, data, tmp_path):
     choice = (*STAGES, *DOUBLE, "training.optimizer.type=muon")
     single, run = tmp_path / "one", tmp_path / "two"
-    finished = train(nmtdeep, single, *choice)
-    assert finished.code == 0, finished.err
+    trained(nmtdeep, single, *choice)
     two, killed = (*choice, "--processes", 2), Interrupt(f"{LOOP}:Recorder.updated", 5)
     assert train(nmtdeep, run, *two, interrupt=killed).code
-    resumed = train(nmtdeep, run, *two)
-    assert resumed.code == 0, resumed.err
+    trained(nmtdeep, run, *two)
     assert losses(run) == pytest.approx(losses(single), rel=2e-5)
     assert depth(run / "checkpoint_last") == (4, 2)
 
@@ -115,9 +111,8 @@ def test_a_grown_run_translates_and_trains_on(nmtdeep, whole, tmp_path):
     state = json.loads((out / "checkpoint_11" / "state.json").read_text())
     assert (state["update"], state["schedule_offset"], state["encoder"]) == (11, 7, [0, 1, 0, 1])
     config = str(out / "config.yaml")
-    trained = train(nmtdeep, out, "training.max_updates=15", recipe=config)
-    assert trained.code == 0, trained.err
-    lines = [record for record in records(out) if record["kind"] == "train"]
+    trained(nmtdeep, out, "training.max_updates=15", recipe=config)
+    lines = records(out, "train")
     assert [record["update"] for record in lines] == [12, 13, 14, 15]
     # Warm-up is over, so the rate goes back to its peak and falls from there.
     assert lines[0]["lr"] == pytest.approx(5e-2)
@@ -128,15 +123,14 @@ def test_a_grown_run_translates_and_trains_on(nmtdeep, whole, tmp_path):
 def test_a_finished_linear_training_that_grows_says_how_to_train_on(nmtdeep, data, tmp_path):
     schedule = "training.schedule={type: linear, lr: 0.01, warmup_updates: 2}"
     shallow, deep = tmp_path / "shallow", tmp_path / "deep"
-    first = train(nmtdeep, shallow, schedule, "--max-updates", 5, "training.log_every=1")
-    assert first.code == 0, first.err
+    trained(nmtdeep, shallow, schedule, "--max-updates", 5, "training.log_every=1")
     done = grow(nmtdeep, shallow / "checkpoint_5", deep, "--layers", 4)
     assert done.code == 0, done.err
     command = done.out.splitlines()[-1].partition("nmtdeep ")[2]
     assert command == f"train --data DIR --out {deep} --max-updates 10"
     typed = command.replace("DIR", str(data)).split()
-    trained = nmtdeep(*typed, "--device", "cpu", "--threads", 1, "--no-final-scores")
-    assert trained.code == 0, trained.err
+    done = nmtdeep(*typed, "--device", "cpu", "--threads", 1, "--no-final-scores")
+    assert done.code == 0, done.err
     lines = [json.loads(line) for line in (deep / "train.jsonl").read_text().splitlines()]
     lines = [record for record in lines if record["kind"] == "train"]
     assert [record["update"] for record in lines] == [6, 7, 8, 9, 10]
@@ -155,8 +149,7 @@ def test_frozen_layers_keep_their_weights(nmtdeep, whole, tmp_path):
     assert done.code == 0, done.err
     (start,) = run.glob("checkpoint_[0-9]*")
     before = load_file(start / "model.safetensors")
-    trained = train(nmtdeep, run, "training.max_updates=13", recipe=str(run / "config.yaml"))
-    assert trained.code == 0, trained.err
+    trained(nmtdeep, run, "training.max_updates=13", recipe=str(run / "config.yaml"))
     after = load_file(run / "checkpoint_last" / "model.safetensors")
     kept = {name for name in before if torch.equal(before[name], after[name])}
     old = {name for name in before if name.startswith(("encoder.layers.0", "encoder.layers.1"))}

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from commands.runs import DOUBLE, contents, losses, train, words
+from commands.runs import DOUBLE, contents, losses, train, trained, words
 
 pytestmark = [pytest.mark.usefixtures("data"), pytest.mark.slow]
 
@@ -60,8 +60,7 @@ def test_torchrun_restarts_stops_and_equals_processes(nmtdeep, double, tmp_path)
     assert "device      cpu, 2 processes of 1 thread" in done.stderr
     assert "stopped by SIGTERM, saved at update " in done.stderr
     assert (run / "checkpoint_last").readlink() != Path("checkpoint_11")
-    resumed = train(nmtdeep, run, *DOUBLE, "--processes", 2)
-    assert resumed.code == 0, resumed.err
+    trained(nmtdeep, run, *DOUBLE, "--processes", 2)
     assert contents(run) == contents(double[0])
 
 
@@ -70,7 +69,7 @@ def test_torchrun_restarts_stops_and_equals_processes(nmtdeep, double, tmp_path)
 )
 def test_shards_resume_as_a_whole_and_the_whole_as_shards(nmtdeep, tmp_path):
     alone, run = tmp_path / "alone", tmp_path / "run"
-    assert train(nmtdeep, alone, *DOUBLE).code == 0
+    trained(nmtdeep, alone, *DOUBLE)
     parts = ((4, "full", 2), (8, "none", 1), (11, "full", 2))
     for updates, sharding, processes in parts:
         done = train(

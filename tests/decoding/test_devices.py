@@ -9,7 +9,7 @@ from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.data import parallel
 from nmtdeep.decoding.searcher import MOST_TOKENS, Searcher, Worker
 from nmtdeep.decoding.translator import Translator
-from nmtdeep.devices import device_of, resolve_device
+from nmtdeep.devices import resolve_device
 from nmtdeep.errors import UserError
 
 
@@ -21,16 +21,6 @@ def test_unavailable_devices_are_errors():
         assert resolve_device("auto") == torch.device("cpu")
         with pytest.raises(UserError, match="--device cpu"):
             resolve_device("cuda")
-
-
-def test_apple_gpus_only_translate(monkeypatch):
-    if not torch.backends.mps.is_available():
-        with pytest.raises(UserError, match="no Apple GPU"):
-            resolve_device("mps", translates=True)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    assert resolve_device("mps", translates=True) == torch.device("mps")
-    with pytest.raises(UserError, match="only translate"):
-        resolve_device("mps")
 
 
 @pytest.fixture
@@ -62,12 +52,12 @@ def test_a_gpu_has_an_index_and_becomes_the_current_one(name, index, gpus):
 
 
 def test_each_process_opens_its_own_gpu_only(gpus):
-    assert device_of("auto", rank=0, processes=2) == torch.device("cuda", 0)
+    assert resolve_device("auto", processes=2) == torch.device("cuda", 0)
     assert gpus[1:] == [0]
     with pytest.raises(UserError, match="3 processes, but 2 GPUs"):
-        device_of("cuda", rank=2, processes=3)
+        resolve_device("cuda", rank=2, processes=3)
     with pytest.raises(UserError, match="one GPU"):
-        device_of("cuda:1", rank=0, processes=2)
+        resolve_device("cuda:1", processes=2)
     with pytest.raises(UserError, match="no cuda:2"):
         resolve_device("cuda:2")
 

@@ -24,7 +24,7 @@ from .torch_tables import missing
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 TYPES, SENTENCES, LENGTH = 64, 4, 7
 # Gradient norm and sums, which are read together after the step.
-AT_THE_END = {("training/result.py:read", "event")}
+AT_THE_END = {("training/step.py:read", "event")}
 
 
 def batch(*, packed):

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from types import SimpleNamespace
 
 import pytest
 from commands.runs import contents
@@ -17,16 +18,6 @@ from training.tiny import records, trained
 
 AUTO = {"max_updates": "auto", "max_minutes": 10.0}
 LINEAR = {"type": "linear", "lr": 6.0, "warmup_updates": 100}
-
-
-class Clock:
-    """A clock that only the test moves."""
-
-    def __init__(self):
-        self.now = 1000.0
-
-    def __call__(self):
-        return self.now
 
 
 class Ticking:
@@ -46,8 +37,8 @@ def timed(training, update, **others):
     Each update has 100 target tokens, the validation set 200, an epoch 1,000; `others` are parts
     that were timed.
     """
-    clock = Clock()
-    pace = Pace(200, 1000, clock)
+    clock = SimpleNamespace(now=1000.0)
+    pace = Pace(200, 1000, lambda: clock.now)
     for number in range(1, 51):
         assert pace.plan(training, Progress(update=number - 1)) is None
         clock.now += update + 3 * (number <= 10)
@@ -129,6 +120,16 @@ def test_a_machine_that_becomes_slower_is_reported_with_the_time_that_is_needed(
     assert stop_reason(recipe, late)
     warning = linear_not_finished(recipe, late)
     assert "at 50 %" in warning and "--minutes 18 " in warning  # 17.5
+
+
+def test_a_linear_schedule_that_ends_too_early_is_reported():
+    schedule = {"type": "linear", "lr": 0.01, "warmup_updates": 2}
+    recipe = Recipe(training=Training(max_updates=99, schedule=schedule))
+    # The rate of the last update, as a share of the peak: 1 - (t - W) / (N + 1 - W).
+    warning = linear_not_finished(recipe, Progress(update=30))
+    assert f"still at {100 * (1 - 28 / 98):.0f} % of its peak" in warning
+    assert "does better with --max-updates 30" in warning
+    assert not linear_not_finished(recipe, Progress(update=99))
 
 
 def test_a_peak_that_is_not_reached_is_reported_and_is_the_measure_of_the_end():

@@ -6,9 +6,8 @@ from torch.testing import assert_close
 
 from nmtdeep import checkpoint
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.training.ema import MovingAverage
 from nmtdeep.training.setup import Setup
-from nmtdeep.training.trainer import Trainer, initialized_model
+from nmtdeep.training.trainer import MovingAverage, Trainer, initialized_model
 from nmtdeep.training.validation import corpus_loss
 from training.tiny import equal, records, trained
 

@@ -1,4 +1,4 @@
-"""The chunked loss against a dense matrix of targets, and by hand."""
+"""The chunked loss against a dense matrix of targets, by hand, and with a penalty."""
 
 import math
 
@@ -6,7 +6,15 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from nmtdeep.training.loss import LossOptions, fused_sums, smoothed_cross_entropy
+from nmtdeep.config.training import InterSimilarity, NoRegularizer
+from nmtdeep.training.loss import (
+    LossOptions,
+    batch_loss,
+    fused_sums,
+    inter_similarity,
+    penalty,
+    smoothed_cross_entropy,
+)
 
 PAD, TYPES, WIDTH = 0, 7, 5
 TARGETS = torch.tensor([[3, 6, 1, PAD], [2, 1, PAD, PAD], [5, 5, 4, 1]])
@@ -74,16 +82,6 @@ def test_padding_is_not_read():
     assert torch.equal(again.smoothed, loss.smoothed)
 
 
-def test_a_batch_of_padding_has_no_loss():
-    hidden, weight = tensors()
-    empty = torch.full_like(TARGETS, PAD)
-    loss = smoothed_cross_entropy(hidden, weight, empty, LossOptions(0.1, PAD))
-    loss.smoothed.backward()
-    assert (loss.smoothed.item(), loss.nll.item()) == (0, 0)
-    assert not hidden.grad.any()
-    assert not weight.grad.any()
-
-
 def test_large_logits_neither_overflow_nor_vanish():
     hidden = torch.tensor([[1000.0]], requires_grad=True)
     weight = torch.tensor([[1.0], [-1.0], [0.0]])
@@ -121,3 +119,42 @@ def test_the_form_for_compilers_has_the_same_numbers(smoothing):
     assert_close(loss, expected, **EXACT)
     assert_close(nll, -logits.log_softmax(dim=1)[range(3), targets].sum(), **EXACT)
     assert_close(gradient, logits.grad, **EXACT)
+
+
+# The inter-similarity penalty, against a loop over sentences and positions
+
+
+def test_inter_similarity_equals_a_loop():
+    generator = torch.Generator().manual_seed(1)
+    output = torch.randn(2, 4, 5, generator=generator, dtype=torch.float64)
+    mask = torch.tensor([[True] * 4, [True, True, False, False]])
+    for row, length in ((0, 4), (1, 2)):
+        real = output[row, :length]
+        mean = real.sum(dim=0) / length
+        cosines = [float(vector @ mean / (vector.norm() * mean.norm())) for vector in real]
+        assert float(inter_similarity(output, mask)[row]) == pytest.approx(sum(cosines) / length)
+
+
+def test_equal_positions_cost_nothing():
+    output = torch.ones(1, 3, 4)
+    mask = torch.ones(1, 3, dtype=torch.bool)
+    cost = penalty(InterSimilarity(), [output, output], mask, torch.tensor([7]))
+    assert cost == pytest.approx(0.0, abs=1e-6)
+    assert penalty(NoRegularizer(), [output], mask, torch.tensor([7])) is None
+
+
+def test_the_loss_has_the_penalty_of_each_layer_once_per_target_token(tiny_model, make_batch):
+    model = tiny_model(depth=3)
+    batch = make_batch([[5, 6, 7, 1], [8, 1]], [[9, 1], [4, 5, 6, 1]])
+    settings = {"smoothing": 0.1, "dtype": torch.float64}
+    plain = batch_loss(model, batch, **settings)
+    regularized = batch_loss(model, batch, **settings, regularizer=InterSimilarity(weight=0.5))
+    assert torch.equal(plain.nll, regularized.nll)
+    _, outputs = model.encode_deeply(batch.source)
+    expected = 0.0
+    for row, (source, target) in enumerate(((4, 2), (2, 4))):
+        for output in outputs[1:]:
+            mask = torch.ones(1, source, dtype=torch.bool)
+            similarity = inter_similarity(output[[row], :source], mask)
+            expected += 0.5 * target * (1 - similarity.item())
+    assert (regularized.smoothed - plain.smoothed).item() == pytest.approx(expected)

@@ -1,6 +1,7 @@
 """Out of memory: the same update in smaller batches, or a clear end; the largest batch first."""
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -155,10 +156,7 @@ def second_is_short(ranks, model, batches, sharding):
     if ranks.rank:
         Memory(model, 20)
     whole = RankBatches.single(batches)
-    own = whole.batches[ranks.rank :: 2]
-    share = RankBatches(
-        own, whole.target_tokens, whole.padded_tokens, whole.real_tokens, max_batches_of_a_rank=1
-    )
+    share = replace(whole, batches=whole.batches[ranks.rank :: 2], max_batches_of_a_rank=1)
     result = step_of(model, ranks, sharding=sharding).update(share, 1, 0.01)
     return result, values(model)
 

@@ -92,7 +92,7 @@ def test_two_steps_equal_the_formula(tiny_model):
         assert_close(one.detach(), expected.get(name, other.detach()), rtol=0, atol=1e-9)
 
 
-def test_a_bad_update_leaves_every_bit_and_is_skipped_on_the_device(tiny_model):
+def test_a_bad_update_leaves_every_bit(tiny_model):
     model = tiny_model(dtype=torch.float32)
     optimizer: Any = make_optimizer(model, MuonConfig(weight_decay=0.5))
 
@@ -121,16 +121,6 @@ def test_a_bad_update_leaves_every_bit_and_is_skipped_on_the_device(tiny_model):
     assert before[: len(weights)] != weights
     step(torch.inf)
     assert bits() == before
-    # A device whose numbers nobody reads: a wait for one would be an error.
-    model.to("meta")
-    optimizer = make_optimizer(model, MuonConfig())
-    maps = optimizer.param_groups[1]["params"]
-    for parameter in maps:
-        parameter.grad = torch.zeros_like(parameter)
-    optimizer.param_groups[0]["params"].clear()
-    optimizer.found_inf = torch.zeros((), device="meta")
-    optimizer.step()
-    assert {*optimizer.state} == {*maps}
 
 
 @pytest.mark.slow

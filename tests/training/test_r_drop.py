@@ -86,17 +86,10 @@ def test_a_batch_equals_two_passes_with_the_same_masks(passes, tiny_model, make_
     assert_close(gradients, torch.autograd.grad(expected / 2, weights), **EXACT)
 
 
-def test_without_dropout_loss_and_gradient_are_those_without_r_drop(tiny_model, make_batch):
-    model = tiny_model().train()
+def test_each_pass_has_masks_of_its_own(tiny_model, make_batch):
     batch = make_batch([[5, 6, 7, 1], [8, 1]], [[9, 1], [4, 5, 6, 1]])
     options = {"smoothing": SMOOTHING, "dtype": torch.float64}
-    results = []
-    for more in ({}, {"regularizer": RDrop()}):
-        loss = batch_loss(model, batch, **options, **more)
-        gradients = torch.autograd.grad(loss.smoothed, list(model.parameters()))
-        results.append((loss.smoothed, loss.nll, gradients))
-    assert_close(*results, **EXACT)
     noisy = tiny_model(dropout=0.3).train()
     loss = batch_loss(noisy, batch, **options, regularizer=RDrop())
     without = batch_loss(noisy, batch, **options, regularizer=RDrop(alpha=1e-9))
-    assert loss.smoothed.item() > without.smoothed.item() + 0.1  # other masks in each pass
+    assert loss.smoothed.item() > without.smoothed.item() + 0.1

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import shutil
+from functools import partial
 
 import pytest
 import torch
@@ -118,9 +119,9 @@ def into(run, language):
     return run.recipe.model_copy(update={"text": text})
 
 
-def reopened(run, recipe, **validation):
+def reopened(run, recipe, *, corpus="", **validation):
     recipe = with_validation(recipe, **validation)
-    with open_run(run.path, recipe, run.pipeline) as again:
+    with open_run(run.path, recipe, run.pipeline, corpus=corpus) as again:
         return again
 
 
@@ -141,6 +142,13 @@ def test_a_run_keeps_the_tokenization_of_its_start(run, target, expected):
     for changes in ({"tokenize": "intl"}, {"beam": 3}):
         with pytest.raises(UserError, match=r"training.validation\.\w+: \S+ -> (intl|3)"):
             check_run(run.path, with_validation(recipe, **changes), run.pipeline)
+
+
+def test_max_tokens_may_change(run):
+    save(reopened(run, run.recipe), Progress(update=1))
+    batches = run.recipe.training.batches.model_copy(update={"max_tokens": 100})
+    again = reopened(run, run.recipe.with_training(batches=batches))
+    assert again.changes == ("training.batches.max_tokens: null -> 100",)
 
 
 def test_a_run_without_the_key_was_scored_by_13a(run):
@@ -193,8 +201,7 @@ def become(form, run):
 
 @pytest.mark.parametrize("form", ["copies", "files"])
 def test_a_run_without_links_goes_on(run, form):
-    with open_run(run.path, run.recipe, run.pipeline):
-        pass
+    reopened(run, run.recipe)
     progress = Progress()
     for update, score in ((1, -4.0), (2, -2.0), (3, -3.0)):
         progress = save(run, dataclasses.replace(progress, update=update).validated(score))
@@ -203,22 +210,18 @@ def test_a_run_without_links_goes_on(run, form):
     assert [path.name for path in choose(run.path, 2)] == ["checkpoint_2", "checkpoint_3"]
     for path, update in ((run.path, 2), (run.path / checkpoint.LAST, 3)):
         assert checkpoint.locate(path) == (run.path / f"checkpoint_{update}").resolve()
-    with open_run(run.path, run.recipe, run.pipeline) as again:
-        assert Progress.of(again.newest()) == progress
-        again.repair(progress)
-        assert links(again) == {
-            "checkpoint_last": "checkpoint_3",
-            "checkpoint_best": "checkpoint_2",
-        }
-        save(again, dataclasses.replace(progress, update=4).validated(-1.0))
+    again = reopened(run, run.recipe)
+    assert Progress.of(again.newest()) == progress
+    again.repair(progress)
+    assert links(run) == {"checkpoint_last": "checkpoint_3", "checkpoint_best": "checkpoint_2"}
+    save(again, dataclasses.replace(progress, update=4).validated(-1.0))
     assert links(run) == {"checkpoint_last": "checkpoint_4", "checkpoint_best": "checkpoint_4"}
     assert kept(run) == [3, 4]
 
 
 @pytest.mark.parametrize("name", [checkpoint.LAST, checkpoint.BEST])
 def test_the_copy_of_a_link_may_be_all_that_is_left(run, name):
-    with open_run(run.path, run.recipe, run.pipeline):
-        pass
+    reopened(run, run.recipe)
     progress = save(run, Progress(update=3).validated(-3.0))
     weights = (run.path / "checkpoint_3" / checkpoint.MODEL).read_bytes()
     become("copies", run.path)
@@ -227,25 +230,20 @@ def test_the_copy_of_a_link_may_be_all_that_is_left(run, name):
         checkpoint.remove(run.path / other)
     assert checkpoint.saved(run.path) == {3: run.path / name}
     assert checkpoint.locate(run.path) == (run.path / name).resolve()
-    with open_run(run.path, run.recipe, run.pipeline) as again:
-        assert Progress.of(again.newest()) == progress
-        again.repair(progress)
+    again = reopened(run, run.recipe)
+    assert Progress.of(again.newest()) == progress
+    again.repair(progress)
     assert (run.path / "checkpoint_3" / checkpoint.MODEL).read_bytes() == weights
     assert links(run) == {"checkpoint_last": "checkpoint_3", "checkpoint_best": "checkpoint_3"}
 
 
-@pytest.fixture
-def no_links(monkeypatch):
-    """A disk without symbolic links: that is how exFAT, and Google Drive in Colab, refuse them."""
-
-    def refuse(*args, **options):
-        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
-
-    monkeypatch.setattr(os, "symlink", refuse)
+def refuse(number, *_, **options):
+    raise OSError(number, os.strerror(number))
 
 
-@pytest.mark.usefixtures("no_links")
-def test_a_disk_without_links(run):
+def test_a_disk_without_links(run, monkeypatch):
+    """That is how exFAT, and Google Drive in Colab, refuse them."""
+    monkeypatch.setattr(os, "symlink", partial(refuse, errno.EPERM))
     progress = Progress()
     for update, score in ((1, -4.0), (2, -2.0), (3, -3.0), (4, -3.5), (5, -3.2)):
         progress = save(run, dataclasses.replace(progress, update=update).validated(score))
@@ -257,18 +255,13 @@ def test_a_disk_without_links(run):
 
 
 def test_a_disk_without_locks(run, monkeypatch):
-    def refuse(*args):
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
-    with open_run(run.path, run.recipe, run.pipeline) as opened:
-        assert opened.newest() is None
+    monkeypatch.setattr(fcntl, "flock", partial(refuse, errno.ENOLCK))
+    assert reopened(run, run.recipe).newest() is None
 
 
 def test_other_text_is_refused_when_a_run_is_resumed(run):
     def opened(corpus):
-        with open_run(run.path, run.recipe, run.pipeline, corpus=corpus) as again:
-            return again
+        return reopened(run, run.recipe, corpus=corpus)
 
     save(opened("one"), Progress(update=1))
     assert opened("one").newest() == run.path / "checkpoint_1"

@@ -1,11 +1,10 @@
 """The same updates however they are spread: 1, 2 or 3 ranks, whole or sharded, resumed."""
 
 from copy import deepcopy
-from typing import NamedTuple
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from torch import Tensor
 from torch.testing import assert_close
 
 from nmtdeep import checkpoint
@@ -27,52 +26,34 @@ SETTINGS = Training.model_validate(
 )
 
 
-class State(NamedTuple):
-    """The state for resuming: whole tensors by name."""
-
-    weights: dict[str, Tensor]
-    moments: dict[str, Tensor]
-
-
-class Job(NamedTuple):
-    """Updates `first` to `last` (not included) from `start`, or from the model as it is."""
-
-    first: int
-    last: int
-    start: State | None = None
-    sharded: bool = False
-    keeps: str = "none"  # `training.checkpoint_activations`
-
-
 def shares(plan, ranks):
     """This rank's share of each update."""
     own_shares = []
     for batches in plan:
         owners = assign_to_ranks([batch.padded_tokens for batch in batches], ranks.size)
         own = [(n, batch) for n, batch in enumerate(batches) if owners[n] == ranks.rank]
-        whole = RankBatches.single(batches)
         passes = max(owners.count(rank) for rank in range(ranks.size))
-        sums = (whole.target_tokens, whole.padded_tokens, whole.real_tokens)
-        own_shares.append(RankBatches(own, *sums, passes))
+        whole = RankBatches.single(batches)
+        own_shares.append(replace(whole, batches=own, max_batches_of_a_rank=passes))
     return own_shares
 
 
 def work(ranks, model, plan, jobs):
     """Do every job with the other ranks."""
-    return [_work(ranks, deepcopy(model), shares(plan, ranks), job) for job in jobs]
+    return [updated(ranks, deepcopy(model), shares(plan, ranks), **job) for job in jobs]
 
 
-def _work(ranks, model, own, job):
-    if job.start:
-        checkpoint.load_weights(model, job.start.weights, "the test")
-    changes = {"checkpoint_activations": job.keeps, "sharding": "full" if job.sharded else "none"}
+def updated(ranks, model, own, *, first=0, last=None, start=None, **changes):
+    """Whole weights and moments after updates `first` to `last` (not included) from `start`."""
+    if start:
+        checkpoint.load_weights(model, start[0], "the test")
     step = Step(model, SETTINGS.model_copy(update=changes), ranks=ranks)
-    if job.start:
-        restore_optimizer(model, step.optimizer, deepcopy(job.start.moments))
-    for number in range(job.first, job.last):
-        step.update(own[number], number + 1, 0.01)
+    if start:
+        restore_optimizer(model, step.optimizer, deepcopy(start[1]))
+    for number, share in enumerate(own[first:last], start=first + 1):
+        step.update(share, number, 0.01)
     parts = checkpoint.weights(model), optimizer_tensors(model, step.optimizer)
-    return State(*(deepcopy(gather_full(part, keep=True)) for part in parts))
+    return [deepcopy(gather_full(part, keep=True)) for part in parts]
 
 
 @pytest.fixture(scope="module")
@@ -104,20 +85,14 @@ def equal(state, expected):
 
 @pytest.mark.slow
 def test_updates_do_not_depend_on_ranks(model, plan):
-    every = len(BATCHES)
-    (whole,) = work(ALONE, model, plan, [Job(0, every)])
-    jobs = [
-        Job(0, every),
-        Job(0, every, sharded=True),
-        Job(0, every, sharded=True, keeps="layers"),
-        Job(0, 2),
-        Job(0, 2, sharded=True),
-    ]
+    full = {"sharding": "full"}
+    (whole,) = work(ALONE, model, plan, [{}])
+    jobs = [{}, full, full | {"checkpoint_activations": "layers"}, {"last": 2}, full | {"last": 2}]
     *complete, half, sharded_half = in_ranks(2, work, model, plan, jobs)
     for state in complete:
         equal(state, whole)
     equal(sharded_half, half)
-    resumed = [Job(2, every, half), Job(2, every, sharded_half, sharded=True)]
+    resumed = [{"first": 2, "start": half}, full | {"first": 2, "start": sharded_half}]
     equal(work(ALONE, model, plan, resumed[:1])[0], whole)
     for state in in_ranks(3, work, model, plan, resumed):
         equal(state, whole)

@@ -78,10 +78,3 @@ def test_new_batches_begin_an_epoch():
 def test_invalid_stages_are_refused(training, word):
     with pytest.raises(ValueError, match=word):
         recipe(**{"stages": [], **training})
-
-
-def test_a_state_with_an_older_name_is_read():
-    progress = Progress(update=3, best=-1.0, best_update=2, validations_since_best=4)
-    state = progress.to_json()
-    state["stale"] = state.pop("validations_since_best")
-    assert Progress.from_json(state) == progress

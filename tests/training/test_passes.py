@@ -9,8 +9,8 @@ from torch import nn
 from torch.testing import assert_close
 
 from nmtdeep.data.batch import read_batch
-from nmtdeep.training.casting import CastLoss, _Cast
 from nmtdeep.training.loss import batch_loss
+from nmtdeep.training.passes import CastLoss, _Cast
 
 
 def test_casts_and_their_gradients_are_those_of_torch():
