@@ -31,7 +31,7 @@ from nmtdeep.text.lines import read_lines
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.training.starting import start_text
 from nmtdeep.training.state import Progress
-from nmtdeep.units import counted, duration, short, size
+from nmtdeep.units import counted, duration, kwh, short, size
 
 HINT = "use another checkpoint of the run, or copy this one again"
 
@@ -222,6 +222,8 @@ def _add_progress(screen: Inspection, recipe: Recipe, state: dict[str, Any]) -> 
     if progress.target_tokens:  # a grown run counts its own
         parts += [f"{short(progress.target_tokens)} target tokens", duration(progress.seconds)]
     screen.add("trained", ", ".join(parts))
+    used = "not readable where it was trained"
+    screen.add("energy", used if progress.joules is None else kwh(progress.joules))
     if progress.best is not None:
         best = best_figure(recipe.training.validation, progress.best)
         screen.add("best", f"update {progress.best_update:,} by validation: {best}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+KWH = 3.6e6  # joules
 UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 
@@ -37,3 +38,8 @@ def duration(seconds: float) -> str:
     """Seconds as h:mm:ss."""
     whole = int(max(seconds, 0))
     return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def kwh(joules: float) -> str:
+    """Energy with three digits: `0.0125 kWh`, `8.3 kWh`."""
+    return f"{joules / KWH:.3g} kWh"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,14 @@ from typing import Any
 import torch
 
 from nmtdeep.training.ranks import Ranks
+from nmtdeep.training.state import Progress
+from nmtdeep.units import kwh
 
 POWERCAP = Path("/sys/class/powercap")
-JOULES_PER_KWH = 3.6e6
 
 
 class Counter:
-    """Joules since it was made, from a reading that only grows, but for wrapping.
+    """Joules since the last call, from a reading that only grows, but for wrapping.
 
     Args:
         read: the reading in units of `joules`.
@@ -31,30 +33,43 @@ class Counter:
         self, read: Callable[[], float], *, joules: float, wraps_at: float | None = None
     ) -> None:
         self._read, self._joules, self._wraps_at = read, joules, wraps_at
-        self._last, self._total = read(), 0.0
+        self._last = read()
 
     def __call__(self) -> float:
         now = self._read()
         grown = now - self._last
         if grown < 0 and self._wraps_at is not None:
             grown += self._wraps_at
-        self._last, self._total = now, self._total + grown
-        return self._total * self._joules
+        self._last = now
+        return grown * self._joules
 
 
 class Meter:
-    """The counters of what this machine's ranks use; those that cannot be read are left out."""
+    """The counters of what this machine's ranks use; those that cannot be read are left out.
+
+    Rank 0 reads them; of a training on several machines, those of its own.
+    """
 
     def __init__(self, ranks: Ranks) -> None:
-        gpus = list(gpu_counters(devices(ranks)))
-        processors = list(processor_counters())
+        gpus = list(gpu_counters(devices(ranks))) if ranks.is_first else []
+        processors = list(processor_counters()) if ranks.is_first else []
         self._counters = [*gpus, *processors]
         names = {"GPU": len(gpus), "processor": len(processors)}
         self.of = " and ".join(name for name, number in names.items() if number)
 
-    def joules(self) -> float | None:
-        """Since it was made; None if nothing can be read."""
-        return sum(counter() for counter in self._counters) if self._counters else None
+    def counted(self, progress: Progress) -> Progress:
+        """With the energy since the last call, or since the meter was made."""
+        if not self._counters:
+            return progress
+        return replace(
+            progress, joules=(progress.joules or 0.0) + sum(counter() for counter in self._counters)
+        )
+
+    def summary(self, progress: Progress) -> str:
+        """The energy so far, and whose it is."""
+        if progress.joules is None:
+            return "energy      not readable here"
+        return f"energy      {kwh(progress.joules)}, {self.of}"
 
 
 def devices(ranks: Ranks) -> Sequence[int]:

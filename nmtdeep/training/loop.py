@@ -20,6 +20,7 @@ from nmtdeep.errors import UserError
 from nmtdeep.files import SUMS
 from nmtdeep.training import stage_control
 from nmtdeep.training.budget import Pace, continued
+from nmtdeep.training.energy import Meter
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.launch import is_launched, join_ranks, launch, noted_signals, use_threads
 from nmtdeep.training.memory import peak_memory
@@ -107,7 +108,8 @@ def train(
             progress, newest = ranks.broadcast((progress, newest))
             recorder = Recorder(out, recipe, quiet=quiet, writes=ranks.is_first, clock=clock)
             opened_files.enter_context(recorder)
-            loop = _Loop(replace(setup, recipe=run.recipe), run, recorder, signals)
+            setup = replace(setup, recipe=run.recipe)
+            loop = _Loop(setup, run, recorder, Meter(ranks), signals)
             stopped = loop.train(progress, out / newest if newest else None)
     if is_launched() and (stopped or signals):
         # A launcher that has passed on a signal waits until its ranks have exited.
@@ -134,6 +136,7 @@ class _Loop:
     setup: Setup
     run: RunDirectory
     recorder: Recorder
+    meter: Meter
     signals: Sequence[int]
 
     def train(self, progress: Progress, newest: Path | None) -> int:
@@ -162,6 +165,7 @@ class _Loop:
             progress, stopped = self._train_stage(trainer, progress)
         if graphs := trainer.graphs():
             say(graphs)
+        self.recorder.log(self.meter.summary(progress))
         update, reason = progress.update, stage_control.stop_reason(recipe, progress)
         if stopped and not reason:
             name = signal.Signals(stopped).name
@@ -209,6 +213,7 @@ class _Loop:
             validates = validates or bool(reason) or over
             if logs or validates or planned or stopped:
                 progress = self._noted(trainer.finish(progress), progress)
+                progress = self.meter.counted(progress)
                 recorder.recorded(progress, device=ranks.device)
             if validates:
                 progress = self._validated(trainer, progress)

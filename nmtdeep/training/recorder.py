@@ -26,7 +26,7 @@ from nmtdeep.training.run_directory import LOG
 from nmtdeep.training.state import Progress
 from nmtdeep.training.step import UpdateResult
 from nmtdeep.training.validation import Validation
-from nmtdeep.units import duration, percent, short, size
+from nmtdeep.units import KWH, duration, kwh, percent, short, size
 
 
 def figures(
@@ -90,6 +90,8 @@ def log_details(record: dict[str, Any]) -> str:
         f"skipped {record['skipped']}",
         f"mem {size(record['memory'])}",
     ]
+    if "kwh" in record:
+        parts.append(f"energy {kwh(record['kwh'] * KWH)}")
     if "stage" in record:
         parts.append(f"stage {record['stage']}")
     if epochs:
@@ -165,9 +167,13 @@ class Recorder:
             problem = printable(str(error).partition("\n")[0]) or type(error).__name__
             self.say(f"warning: {name} failed and gets no more figures: {problem}")
 
+    def log(self, text: str) -> None:
+        """Write a line to the log alone."""
+        self._log.write(text + "\n")
+
     def say(self, text: str, shown: str = "") -> None:
         """Print a message, or what is `shown` in its place, and write it to the log."""
-        self._log.write(text + "\n")
+        self.log(text)
         if not self.quiet:
             screen(sys.stderr).print(shown or text)
 
@@ -221,6 +227,7 @@ class Recorder:
             "memory": peak_memory(device),
             "target_tokens": progress.target_tokens,
             "seconds": progress.seconds,
+            **({} if progress.joules is None else {"kwh": progress.joules / KWH}),
             "eta": left,
         }
         self._record(record)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # torch is imported when a function needs it
     from torch import Tensor, nn
 
 START = DataPosition()
+LATER = ("plan", "joules")  # which states of 2026-11 lack
 OLDER_NAME = "stale"  # of `validations_since_best`, until 2026-11
 
 
@@ -38,6 +39,8 @@ class Progress:
         update: updates done.
         position: in the data.
         seconds: time spent training, restarts included.
+        joules: energy of this machine's devices while it trained (`energy.Meter`); None where no
+            counter could be read.
         target_tokens: target tokens trained on.
         best: best validation figure so far, larger is better (a loss is negated).
         best_update: update of that figure.
@@ -56,6 +59,7 @@ class Progress:
     update: NonNegativeInt = 0
     position: Position = START
     seconds: FiniteFloat = 0.0
+    joules: FiniteFloat | None = None
     target_tokens: NonNegativeInt = 0
     best: float | None = None
     best_update: NonNegativeInt = 0
@@ -151,7 +155,7 @@ class Progress:
         names = cls.__dataclass_fields__
         if OLDER_NAME in state:
             state = {"validations_since_best": state[OLDER_NAME], **state}
-        wrong = [name for name in names if name not in state and name != "plan"]
+        wrong = [name for name in names if name not in state and name not in LATER]
         try:
             known = {name: value for name, value in state.items() if name in names}
             progress = TypeAdapter(cls).validate_python(known)

@@ -55,7 +55,16 @@ DOUBLE = (*SMOOTH, "--max-tokens", 200)
 # Lines that are blank, have another separator within them, or are long.
 UNUSUAL = ("", "A\u2028B", " ".join(["long"] * 30))
 # Fields that differ between any two runs: measured times and memory.
-MEASURED = {"hours", "tokens_per_second", "updates_per_second", "wait", "memory", "seconds", "eta"}
+MEASURED = {
+    "hours",
+    "tokens_per_second",
+    "updates_per_second",
+    "wait",
+    "memory",
+    "seconds",
+    "kwh",
+    "eta",
+}
 
 
 def prepare(folder: Path) -> None:

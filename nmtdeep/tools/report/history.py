@@ -15,6 +15,7 @@ from nmtdeep.errors import CheckpointError, DataError, UserError
 from nmtdeep.inspection import parameters
 from nmtdeep.scoring.stored import SCORES, StoredScores, stored_scores
 from nmtdeep.training.run_directory import LOG
+from nmtdeep.training.state import Progress
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class RunHistory:
         name: in the report.
         records: figures of its training; empty without any.
         devices: of its training, each once, in order.
+        joules: of its training; None where they could not be read.
         parameters: their number; None without a checkpoint.
         scores: of the run's checkpoint; None if it was not scored.
         omissions: what cannot be shown, and why.
@@ -35,6 +37,7 @@ class RunHistory:
     recipe: Recipe
     records: Sequence[Point]
     devices: Sequence[str]
+    joules: float | None
     parameters: int | None
     scores: StoredScores | None
     omissions: Sequence[str]
@@ -66,13 +69,16 @@ def read(name: str, path: Path) -> RunHistory:
         records = read_records(name, path)
     except UserError:
         omissions.append(f"{name}: no records of a training (train.jsonl): no curves, no cost")
-    count = scores = None
+    count = scores = joules = None
     try:
+        if saved := [*checkpoint.saved(path).values()]:
+            joules = Progress.from_json(checkpoint.read_state(saved[-1])).joules
         model = checkpoint.locate(path)
         count, scores = parameters(model / checkpoint.MODEL), stored_scores(path, model)
     except UserError as error:
         omissions.append(f"{name}: no model: {error}")
-    return RunHistory(name, path, recipe, records, _devices(path / LOG), count, scores, omissions)
+    devices = _devices(path / LOG)
+    return RunHistory(name, path, recipe, records, devices, joules, count, scores, omissions)
 
 
 def _devices(log: Path) -> list[str]:

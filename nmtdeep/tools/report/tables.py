@@ -13,7 +13,7 @@ from nmtdeep.scoring.metrics import METRICS, heading_of
 from nmtdeep.scoring.report import signed_by
 from nmtdeep.tools.report.history import RunHistory
 from nmtdeep.tools.report.page import PageTable, TableCell
-from nmtdeep.units import duration, short, size
+from nmtdeep.units import duration, kwh, short, size
 
 
 def number(value: float | None, show: Callable[[float], str]) -> TableCell:
@@ -84,7 +84,7 @@ def _row(metric: str, listed: Sequence[Score | None]) -> Iterator[TableCell]:
 def cost(histories: Iterable[RunHistory]) -> PageTable:
     """The hardware of each run, and how much time and memory its training took."""
     headings = ["run", "device", "time", "target tokens", "tokens per second"]
-    headings += ["tokens per update", "peak memory"]
+    headings += ["tokens per update", "peak memory", "energy"]
     rows = []
     for run in histories:
         hours, tokens = run.last("hours"), run.last("tokens")
@@ -98,6 +98,7 @@ def cost(histories: Iterable[RunHistory]) -> PageTable:
             number(per_second, "{:,.0f}".format),
             number(fmean(sizes) if sizes else None, "{:,.0f}".format),
             number(max(run.values("memory"), default=None), size),
+            number(run.joules, kwh),
         ]
         rows.append(row)
     return PageTable(headings, rows)

@@ -91,7 +91,7 @@ def history(name: str, tokenizer: str = "13a", **scores: tuple[float, float]) ->
             for split, (bleu, ter) in scores.items()
         },
     )
-    return RunHistory(name, Path(name), Recipe(), [], ["cpu"], 1, stored, [])
+    return RunHistory(name, Path(name), Recipe(), [], ["cpu"], None, 1, stored, [])
 
 
 def shown(cells: Iterable[TableCell]) -> list[str]:
