@@ -20,7 +20,11 @@ NEWEST = "newest"
 
 
 def choose(run: Path, count: int, *, best: bool = False) -> list[Path]:
-    """The newest planned checkpoints of a run, or those with the best scores, the best first."""
+    """The newest planned checkpoints of a run, or those with the best scores, the best first.
+
+    Raises:
+        UserError: if there are fewer than `count`.
+    """
     if not run.is_dir():
         raise CheckpointError("no such run directory", where=run, hint="check the path")
     saved = list(checkpoint.saved(run).values())
@@ -45,8 +49,11 @@ def choose(run: Path, count: int, *, best: bool = False) -> list[Path]:
 def average(inputs: Sequence[Path], out: Path) -> Path:
     """Write the arithmetic mean, computed in float64, of the inputs' weights to `out`.
 
-    It translates with the options of the newest of them, whatever their order. Inputs of another
-    model, vocabulary or training than the first, and equal ones, are refused.
+    It translates with the options of the newest of them, whatever their order.
+
+    Raises:
+        UserError: if an input is damaged, has the weights of another, or is of another model,
+            vocabulary or training than the first; if `out` is one of them.
     """
     if not inputs:
         raise UserError("no checkpoints to average", hint="name at least one")

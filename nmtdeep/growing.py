@@ -51,6 +51,9 @@ def grow(
         encoder, decoder: numbers of layers; None: as many as before.
         restart_lr: set the learning-rate schedule back to its peak.
         freeze_copied: train only the new layers.
+
+    Raises:
+        UserError: if nothing would grow, `out` is a run already or the strategy is impossible.
     """
     old = checkpoint.load(source)
     recipe = _deeper(old.recipe, encoder, decoder, strategy, freeze_copied)

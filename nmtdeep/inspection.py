@@ -51,7 +51,11 @@ class Inspection:
 
 
 def inspect(path: Path) -> Inspection:
-    """Verify a run, a checkpoint or a data directory, and describe it if nothing is damaged."""
+    """Verify a run, a checkpoint or a data directory, and describe it if nothing is damaged.
+
+    Raises:
+        UserError: if it is something else, a link leads out of it, or a file is invalid.
+    """
     path = checkpoint.follow(path)
     if (path / INDEX_FILE).is_file():
         screen = _inspect_data(path)
@@ -66,7 +70,11 @@ def inspect(path: Path) -> Inspection:
 
 
 def parameters(path: Path) -> int:
-    """Numbers in a safetensors file, by its header alone."""
+    """Numbers in a safetensors file, by its header alone.
+
+    Raises:
+        CheckpointError: if it is missing, truncated or of another format.
+    """
     try:
         checkpoint.check_header(path)
         with safe_open(path, framework="numpy") as file:

@@ -41,6 +41,9 @@ class Model:
         Lines are taken and translated 4,000 at a time, or fewer long ones, as the command does, so
         that neither input nor output need fit into memory. With `sampling`, each call draws the
         same translations.
+
+        Raises:
+            UserError: as `translate`, when the lines are taken.
         """
         if isinstance(lines, str):
             raise UserError("translate takes a list of lines, not one string", hint="pass [text]")

@@ -130,7 +130,11 @@ RECIPE_DEFAULTS = DecodingOptions()
 def decoding_options(
     given: Mapping[str, Any], spelled: Callable[[str], str] = str
 ) -> DecodingOptions:
-    """As `validated`; options that contradict each other are errors, too."""
+    """As `validated`.
+
+    Raises:
+        UserError: if an option is unknown, has no such value, or contradicts another one.
+    """
     options = validated(DecodingOptions, given, spelled)
     narrow = "beam" in options.model_fields_set and options.beam < options.n_best
     if narrow and not options.sampling:

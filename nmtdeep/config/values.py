@@ -47,8 +47,9 @@ def validated(
 ) -> Checked:
     """A model of options from values by name; None means that an option was omitted.
 
-    Each option that is unknown or has no such value is a problem of the error; it is `spelled` as
-    the user writes it.
+    Raises:
+        UserError: with a problem for each option that is unknown or has no such value, `spelled` as
+            the user writes it.
     """
 
     def problem(detail: Any) -> Problem:

@@ -87,7 +87,11 @@ OneOf = Annotated[Variants, Slot]
 
 
 def find_variant(name: str, base: type[Variant]) -> type[Variant]:
-    """The variant of that name, for the slot of `base`, of an installed package."""
+    """The variant of that name which an installed package has.
+
+    Raises:
+        ConflictError: if there is none, more than one, or none for the slot of `base`.
+    """
     points = entry_points(group=GROUP)
     found = [point for point in points if point.name == name]
     packages = " and ".join(point.dist.name for point in found if point.dist)

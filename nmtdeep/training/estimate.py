@@ -60,6 +60,9 @@ def estimate(
     """Updates, epochs and hours of a training by one process, as a small table.
 
     Each stage is tried for at most a minute, with a model that is thrown away.
+
+    Raises:
+        UserError: as `training.loop.train`.
     """
     use_threads(threads, 1)
     setup = check(recipe, data, Ranks(device=resolve_device(device)))

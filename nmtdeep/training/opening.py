@@ -224,6 +224,9 @@ def dry_run(
 
     Args:
         out: run directory; None: a new one.
+
+    Raises:
+        UserError: as `training.loop.train`.
     """
     ranks = Ranks(0, processes, device=resolve_device(device, processes=processes))
     corpora = opened(data)

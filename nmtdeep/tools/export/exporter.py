@@ -82,6 +82,10 @@ def export_firefox(run: Path, out: Path, *, lines: Sequence[str], overwrite: boo
 
     Args:
         lines: source text, in whose translations the ranges of activations are measured.
+
+    Raises:
+        UserError: with all problems, if the engine does not support the model or its text; if
+            `out` is not free.
     """
     loaded = _load(run, out, overwrite=overwrite)
     hint = "train a student recipe (nmtdeep recipes list student), or change these"
