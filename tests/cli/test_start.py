@@ -145,8 +145,10 @@ def test_a_name_that_the_encoding_lacks_is_one_line(tmp_path):
 
 
 CODE = """
-import sys, time
+import signal, sys, time
 from nmtdeep.cli.start import reraise_signal
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # the caller may ignore it
 
 class Dropped:
     def __del__(self):
