@@ -16,9 +16,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
-import tarfile
 import time
 from pathlib import Path
 
@@ -49,8 +49,7 @@ def build(source: Path, out: Path, *kinds: str) -> list[Path]:
 
 def check_source(archive: Path, wheel: Path, out: Path) -> None:
     """The unpacked source archive builds the same wheel."""
-    with tarfile.open(archive) as packed:
-        packed.extractall(out, filter="data")
+    shutil.unpack_archive(archive, out)
     (again,) = build(out / archive.name.removesuffix(".tar.gz"), out, "wheel")
     if again.read_bytes() != wheel.read_bytes():
         raise SystemExit(f"{archive.name} builds another wheel than the checkout: {again}")

@@ -6,7 +6,7 @@ average of checkpoints 10 and 20, and its translations of ten lines.
 """
 
 import json
-import tarfile
+import shutil
 from pathlib import Path
 
 import pytest
@@ -18,8 +18,7 @@ ARCHIVE = Path(__file__).with_name("3119a4f.tar.xz")
 
 @pytest.fixture
 def older(tmp_path):
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(tmp_path, filter="data")
+    shutil.unpack_archive(ARCHIVE, tmp_path)
     logs = tmp_path / "logs"
     logs.mkdir()
     return Commands(tmp_path / "3119a4f", logs)
