@@ -206,7 +206,9 @@ def measure(trial: Trial, out: Path, options: argparse.Namespace) -> None:
         equal_perplexity=perplexity_at(curve, equal) if ended else math.inf,
         curve=curve,
         bleu_curve=[
-            (one["update"], one["valid_bleu"]) for one in validations if "valid_bleu" in one
+            (one["update"], one["valid_bleu"])
+            for one in validations
+            if one["valid_bleu"] is not None
         ],
         device=torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         precision="bf16" if native_bf16(device) else "fp32",

@@ -63,8 +63,10 @@ def sample(
 
 
 def _truncated(probabilities: Tensor, options: DecodingOptions) -> Tensor:
-    """Zero outside the k best, the nucleus (the smallest set of tokens whose mass reaches p,
-    Holtzman et al. 2020) and what reaches epsilon (Hewitt et al. 2022); not normalized again.
+    """Zero outside the k best, the nucleus and what reaches epsilon; not normalized again.
+
+    The nucleus is the smallest set of tokens whose mass reaches p (Holtzman et al. 2020), epsilon
+    is the least probability of a token (Hewitt et al. 2022).
     """
     if options.top_k == 0 and options.top_p >= 1:  # without sorting
         best = probabilities.amax(dim=1, keepdim=True)

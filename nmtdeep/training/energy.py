@@ -21,7 +21,7 @@ from nmtdeep.units import kwh
 POWERCAP = Path("/sys/class/powercap")
 
 
-class Counter:
+class EnergyCounter:
     """Joules since the last call, from a reading that only grows, but for wrapping.
 
     Args:
@@ -55,7 +55,7 @@ class Meter:
         processors = list(processor_counters()) if ranks.is_first else []
         self._counters = [*gpus, *processors]
         names = {"GPU": len(gpus), "processor": len(processors)}
-        self.of = " and ".join(name for name, number in names.items() if number)
+        self.counted_by = " and ".join(name for name, number in names.items() if number)
 
     def counted(self, progress: Progress) -> Progress:
         """With the energy since the last call, or since the meter was made."""
@@ -66,10 +66,9 @@ class Meter:
         )
 
     def summary(self, progress: Progress) -> str:
-        """The energy so far, and whose it is."""
-        if progress.joules is None:
-            return "energy      not readable here"
-        return f"energy      {kwh(progress.joules)}, {self.of}"
+        """The energy so far, and which devices count it here."""
+        parts = [] if progress.joules is None else [kwh(progress.joules)]
+        return f"energy      {', '.join([*parts, self.counted_by or 'not readable here'])}"
 
 
 def devices(ranks: Ranks) -> Sequence[int]:
@@ -79,7 +78,7 @@ def devices(ranks: Ranks) -> Sequence[int]:
     return range(ranks.local_size) if ranks.size > 1 else [ranks.device.index]
 
 
-def gpu_counters(numbers: Sequence[int]) -> Iterator[Counter]:
+def gpu_counters(numbers: Sequence[int]) -> Iterator[EnergyCounter]:
     """Of NVIDIA's GPUs with these numbers among torch's, from Volta on, in millijoules."""
     try:
         import pynvml
@@ -92,10 +91,10 @@ def gpu_counters(numbers: Sequence[int]) -> Iterator[Counter]:
             uuid = f"GPU-{torch.cuda.get_device_properties(number).uuid}"
             handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
             read = partial(nvml.nvmlDeviceGetTotalEnergyConsumption, handle)
-            yield Counter(read, joules=1e-3)
+            yield EnergyCounter(read, joules=1e-3)
 
 
-def processor_counters() -> Iterator[Counter]:
+def processor_counters() -> Iterator[EnergyCounter]:
     """Of the packages and the memory that Linux shows (powercap), in microjoules."""
     for zone in sorted(POWERCAP.glob("intel-rapl:*")):
         with suppress(OSError, ValueError):
@@ -103,7 +102,7 @@ def processor_counters() -> Iterator[Counter]:
             if name.startswith("package") or name == "dram":
                 most = float((zone / "max_energy_range_uj").read_text())
                 read = partial(_number, zone / "energy_uj")
-                yield Counter(read, joules=1e-6, wraps_at=most)
+                yield EnergyCounter(read, joules=1e-6, wraps_at=most)
 
 
 def _number(path: Path) -> float:

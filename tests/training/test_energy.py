@@ -64,7 +64,7 @@ def test_the_gpus_of_this_machines_ranks_are_found_by_their_uuid(gpus):
     gpus |= {"GPU-a": 12_000, "GPU-b": 750}
     assert both.counted(Progress()).joules == pytest.approx(2.25)
     assert second.counted(Progress()).joules == pytest.approx(0.25)
-    assert both.of == "GPU"
+    assert both.counted_by == "GPU"
 
 
 @pytest.mark.parametrize(
@@ -75,3 +75,6 @@ def test_nothing_is_counted_where_nothing_can_be_read_nor_in_other_ranks(ranks, 
     meter = energy.Meter(ranks)
     assert meter.counted(Progress()) == Progress()
     assert meter.summary(Progress()) == "energy      not readable here"
+    # It was readable on the machine where the training began.
+    resumed = Progress(joules=3.6e6)
+    assert meter.summary(resumed) == "energy      1 kWh, not readable here"
