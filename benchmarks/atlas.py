@@ -27,6 +27,8 @@ same at one depth, for longer. `end`: the best methods of that depth to the end 
 `adam`: the beginning with the papers' optimizer. `convergence`, `paper-batch` and `growth`:
 questions of the papers.
 
+`tune-seconds` and `seconds`: models of three depths, each to a rate of zero in the same seconds.
+
 `tune-depth` and `depth`, for a GPU: width 128, updates of 4,096 tokens, to the end of training,
 with the rate of each method tuned at each depth on the same schedule, BLEU at every validation.
 
@@ -189,11 +191,12 @@ def measure(trial: Trial, out: Path, options: argparse.Namespace) -> None:
     """
     began, data = time.monotonic(), DataDirectory.open(options.data)
     times, plan = slower(trial, options), PLANS[trial.plan]
-    equal = round(plan.updates / times) if times > 1 else plan.updates
+    updates = plan.length(trial.method, trial.depth)
+    equal = round(updates / times) if times > 1 else updates
     last, validations = trained(trial, data, out, options.device, saves=equal)
     curve = [(one["update"], one["valid_ppl"]) for one in validations]
     device = torch.device(options.device)
-    ended = last["update"] == plan.updates
+    ended = last["update"] == updates
     row = Row(
         **trial._asdict(),
         updates=last["update"],
@@ -217,10 +220,10 @@ def measure(trial: Trial, out: Path, options: argparse.Namespace) -> None:
         torch=torch.__version__,
     )
     if plan.translates and not row.fails:
-        ends = {plan.updates, equal}
+        ends = {updates, equal}
         found = {end: bleu_of(out / f"checkpoint_{end}", data, options.device) for end in ends}
         at_equal = {f"equal_{name}": value for name, value in found[equal].items()}
-        row = replace(row, **found[plan.updates], **at_equal)
+        row = replace(row, **found[updates], **at_equal)
     append(options.results, row)
     shown = "fails" if row.fails else f"{row.perplexity:.2f}, BLEU {row.bleu_test:.2f}"
     print(f"{trial}: {shown}, {time.monotonic() - began:.0f} s", flush=True)
@@ -252,7 +255,7 @@ def recipe_of(trial: Trial, data: Path, *, saves: int) -> Recipe:
         *plan.changes,
         f"training.seed={trial.seed}",
         f"training.schedule.lr={trial.lr}",
-        f"training.max_updates={plan.updates}",
+        f"training.max_updates={plan.length(trial.method, trial.depth)}",
         *(f"training.{key}={plan.every}" for key in ("validation.every", "log_every")),
         f"training.checkpoints.every={saves}",
     )

@@ -1,8 +1,9 @@
 """The plans of the atlas: which trainings, in which order, at which learning rates."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
+from types import MappingProxyType
 from typing import NamedTuple
 
 from atlas_methods import (
@@ -35,6 +36,7 @@ class Plan(NamedTuple):
         timed: whether equal seconds are measured beside equal tokens.
         lr: the learning rate of all methods, instead of tuned ones.
         changes: to the recipe.
+        lengths: updates by method and depth, where they are not `updates`.
     """
 
     methods: tuple[str, ...]
@@ -49,6 +51,11 @@ class Plan(NamedTuple):
     timed: bool = False
     lr: float = 0.0
     changes: tuple[str, ...] = ()
+    lengths: Mapping[tuple[str, Depth], int] = MappingProxyType({})
+
+    def length(self, method: str, depth: Depth) -> int:
+        """Updates of a training."""
+        return self.lengths.get((method, depth), self.updates)
 
 
 TUNED_AT = Depth(12, 6)
@@ -95,6 +102,24 @@ TUNE_DEPTH = Plan(
     translates=False,
     changes=WIDE,
 )
+# Depth at equal seconds on a CPU: as many updates as take the time of 2,400 of the plain model with
+# 24+6 layers, by the tokens per second of atlas/speed.csv; each model's rate falls to zero there.
+TUNE_SECONDS = TUNE_MUON._replace(
+    methods=("pre-norm", "dlcl-pre"),
+    depths=(Depth(6, 6), Depth(24, 6), TUNED_AT),
+    seeds=(SEARCH_SEED,),
+    updates=2400,
+    every=240,
+    tuned_by="tune-end",
+    changes=LINEAR,
+    lengths={
+        ("pre-norm", Depth(6, 6)): 4800,
+        ("dlcl-pre", Depth(6, 6)): 4390,
+        ("pre-norm", TUNED_AT): 3680,
+        ("dlcl-pre", TUNED_AT): 3360,
+        ("dlcl-pre", Depth(24, 6)): 2150,
+    },
+)
 PLANS = {
     "tune-muon": TUNE_MUON,
     "long": Plan(MAIN, (TUNED_AT,), SEEDS, 2400, 120, begins_as="main", timed=True),
@@ -107,6 +132,8 @@ PLANS = {
     "end-low": Plan(
         ("deep-norm", "pre-norm"), (TUNED_AT,), SEEDS, 4800, 240, lr=END_LR / 2, changes=LINEAR
     ),
+    "tune-seconds": TUNE_SECONDS,
+    "seconds": TUNE_SECONDS._replace(seeds=SEEDS, tuned_by="tune-seconds", translates=True),
     "tune-depth": TUNE_DEPTH,
     "depth": TUNE_DEPTH._replace(seeds=SEEDS, tuned_by="tune-depth", translates=True),
     "growth": Plan(tuple(GROWTH), (Depth(24, 6),), SEEDS, 4 * STAGE_UPDATES, 120),

@@ -18,6 +18,7 @@ from work import Work
 from nmtdeep.checkpoint import RECORDS
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.devices import native_bf16
 from nmtdeep.memory import keep_memory
 from nmtdeep.training.loop import train
 
@@ -61,7 +62,7 @@ def measure(
 
 
 def compare_turns(
-    data: Path, recipes: Mapping[str, Recipe], _: torch.device
+    data: Path, recipes: Mapping[str, Recipe], device: torch.device
 ) -> Iterator[tuple[str, Cells]]:
     """Seconds of updates over those of the plain model, by method, on a CPU.
 
@@ -72,9 +73,10 @@ def compare_turns(
     tokens = recipes[PLAIN].training.batches.tokens_per_update
     work = Work.choose(directory.corpus("train"), tokens=tokens, updates=UPDATES)
     types = len(directory.pipeline.target.vocabulary)
+    precision = torch.bfloat16 if native_bf16(device) else torch.float32
     for method, own in recipes.items():
-        step = our_step(own, build_ours(own, types), torch.bfloat16)
-        runs[method] = partial(work.train, step, torch.device("cpu"))
+        step = our_step(own, build_ours(own, types), precision)
+        runs[method] = partial(work.train, step, device)
         runs[method]()  # warm up, and create the moments
     turns = take_turns(runs, repeats=TURNS)
     fastest = {method: min(turns.seconds(method, "cpu")) for method in runs}
