@@ -125,7 +125,7 @@ def prepare(subject: Recipe | Loaded, sample: ProbeText) -> Probe:
             raise UserError(what, hint=hint)
         check_model_fits(recipe.model, **data.pipeline.sizes)
         # There is one process.
-        alone = recipe.with_training(sharding="none", precision="fp32")
+        alone = recipe.with_training(precision="fp32")
         model = initialized_model(Setup(alone, data, Ranks(device=device))).to(device)
     model.keep("all")  # recomputed activations would not be those that have the gradients
     return Probe(model, [batch.to(device) for batch in batches], recipe, update)

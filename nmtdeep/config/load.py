@@ -149,8 +149,10 @@ def _read_stored(file: Path) -> Source:
     """The recipe of a run, which an earlier version may have written."""
     source = read_file(file, str(file))
     training = source.values.get("training")
-    if isinstance(training, dict) and isinstance(given := training.get("log_to"), list):
-        training["log_to"] = [name for name in given if name not in GONE]
+    if isinstance(training, dict):
+        training.pop("sharding", None)  # it changed no update
+        if isinstance(given := training.get("log_to"), list):
+            training["log_to"] = [name for name in given if name not in GONE]
     return source
 
 

@@ -208,10 +208,6 @@ class Training(Section):
         description="layers: keep only the input of each layer and recompute the rest in the "
         "backward pass; less memory, more time, the same gradients",
     )
-    sharding: Literal["none", "full"] = Field(
-        "none",
-        description="full: shard parameters, gradients and moments over all processes (FSDP2)",
-    )
     validation: Validation = Validation()
     checkpoints: Checkpoints = Checkpoints()
     log_every: Count = Field(100, description="updates between log lines")
@@ -234,18 +230,4 @@ class Training(Section):
         if self.max_updates == "auto" and self.stages:
             what = "auto cannot be combined with stages, whose updates differ in time"
             raise ConflictError(what, "max_updates", "stages", hint="set a number of updates")
-        if self.sharding == "full":
-            self._check_sharding()
         return self
-
-    def _check_sharding(self) -> None:
-        muon, fp16 = self.optimizer.type == "muon", self.precision == "fp16"
-        for wrong, key, why, cure in (
-            (muon, "optimizer", "muon, which needs whole matrices", "adam"),
-            (self.ema, "ema", "ema, whose weights are a second whole model", "0"),
-            (fp16, "precision", "fp16, whose loss scale is a decision of one process", "bf16"),
-            (self.stages, "stages", "stages, since a model that grows must be whole", "[]"),
-        ):
-            if wrong:
-                what = f"sharding: full cannot be combined with {why}"
-                raise ConflictError(what, "sharding", key, hint=f"set {key}: {cure}")

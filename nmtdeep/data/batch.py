@@ -139,14 +139,12 @@ class RankBatches:
         target_tokens: of the whole update, over all processes; so are the next two.
         padded_tokens: cells of its batches, both sides.
         real_tokens: of both sides.
-        max_batches_of_a_rank: over all ranks.
     """
 
     batches: list[tuple[int, Batch]]
     target_tokens: int
     padded_tokens: int
     real_tokens: int
-    max_batches_of_a_rank: int
 
     @property
     def longest(self) -> tuple[int, int]:
@@ -162,7 +160,6 @@ class RankBatches:
             sum(batch.target_tokens for batch in batches),
             sum(batch.padded_tokens for batch in batches),
             sum(batch.real_tokens for batch in batches),
-            len(batches),
         )
 
 

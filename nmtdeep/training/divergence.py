@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from nmtdeep.errors import DivergenceError
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.ranks import Ranks
-from nmtdeep.training.sharding import full_tensor
 from nmtdeep.training.step import UpdateResult
 
 # Number of consecutive updates without a finite gradient that end a training.
@@ -92,7 +91,7 @@ def _first_backward(model: Transformer) -> str:
     """Weights, gradients or their squares that are not finite, if all outputs are finite."""
 
     def is_bad(tensor: Tensor) -> bool:
-        return not full_tensor(tensor.detach()).isfinite().all()
+        return not tensor.detach().isfinite().all()
 
     trained = [(name, each) for name, each in model.named_parameters() if each.grad is not None]
     for name, parameter in trained:

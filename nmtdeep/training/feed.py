@@ -113,7 +113,6 @@ def _read(groups: list[Groups], setup: Setup, sizes: Sequence[Capacity] = ()) ->
         target_tokens=sum(int(each[1].sum()) for each in cells),
         padded_tokens=sum(padded),
         real_tokens=sum(int(each.sum()) for each in cells),
-        max_batches_of_a_rank=max(map(owners.count, range(ranks.size))),
     )
 
 

@@ -30,7 +30,6 @@ def eager_because(setup: Setup) -> str:
         "relative positions, or a regularizer, need padded batches": not setup.packed,
         "layers recompute activations": training.checkpoint_activations != "none",
         "LayerDrop draws layers on the host": recipe.model.dropout.layer > 0,
-        "the model is sharded": training.sharding != "none",
         f"{', '.join(on_host)} cannot be captured": bool(on_host),
     }
     return next((reason for reason, applies in reasons.items() if applies), "")

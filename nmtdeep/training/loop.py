@@ -222,9 +222,8 @@ class _Loop:
             # Never replace a good checkpoint.
             planned = (planned and not progress.bad_updates) or bool(reason) or over
             if planned or progress.is_best or stopped:
-                weights, moments = trainer.tensors()
                 if ranks.is_first:
-                    path = self.run.save(weights, moments, progress, planned=planned)
+                    path = self.run.save(*trainer.tensors(), progress, planned=planned)
                     trainer.saved = path.name
                 recorder.restart()
                 pace.lap("checkpoint")
@@ -274,10 +273,9 @@ class _Loop:
     def _validated(self, trainer: Trainer, progress: Progress) -> Progress:
         """Validate in rank 0, and note whether it is the best so far."""
         began, setup, ranks = time.perf_counter(), trainer.setup, self.setup.ranks
-        model = trainer.validation_model()
         if not ranks.is_first:
             return progress.validated(ranks.broadcast(0.0))
-        validation = validate(model, setup)
+        validation = validate(trainer.validation_model(), setup)
         score = validation.score(setup.recipe.training.validation.best_by)
         progress = progress.validated(ranks.broadcast(score))
         self.recorder.validated(progress, validation, seconds=time.perf_counter() - began)

@@ -106,16 +106,10 @@ def largest_batch(window: Window, setup: Setup) -> Indices:
 
 
 class BatchLimit:
-    """The largest batch that is computed at once: smaller after memory has run out in any rank.
+    """The largest batch that is computed at once: smaller after memory has run out in any rank."""
 
-    Args:
-        divisible: whether a batch may be computed in parts. All ranks of a sharded model must
-            compute the same passes, so that there it may not.
-    """
-
-    def __init__(self, ranks: Ranks = ALONE, *, divisible: bool = True) -> None:
+    def __init__(self, ranks: Ranks = ALONE) -> None:
         self.ranks = ranks
-        self.divisible = divisible
         self.tokens = UNLIMITED  # sentences times longer side, at most
 
     def parts(self, batch: Batch) -> list[Batch]:
@@ -143,20 +137,16 @@ class BatchLimit:
         """
         if part is None or not is_out_of_memory(error):
             raise error
-        tokens = min(part.cells, self.tokens)  # a packed part may have more than the limit
-        if self.divisible and part.sentences > 1:
-            return tokens // 2
-        whole = f"batches of a sharded model cannot be divided, so pass --max-tokens {tokens // 2}"
-        raise too_large(part, SMALLER if self.divisible else whole) from error
+        if part.sentences > 1:
+            return min(part.cells, self.tokens) // 2  # a packed part may have more than the limit
+        raise too_large(part) from error
 
 
-def too_large(batch: Batch, hint: str = SMALLER) -> OutOfMemoryError:
+def too_large(batch: Batch) -> OutOfMemoryError:
     """The error for a batch that does not fit and cannot be divided."""
     source, target = batch.longest
     where = f"training sentence {batch.indices[0] + 1}" if len(batch.indices) else "one pair"
-    if batch.sentences > 1:
-        where = f"a batch of {batch.sentences} pairs"
     if batch.corpus:
         where += f" of {batch.corpus}"
     what = f"out of memory with {source} source and {target} target tokens"
-    return OutOfMemoryError(what, where=where, hint=hint)
+    return OutOfMemoryError(what, where=where, hint=SMALLER)

@@ -46,12 +46,6 @@ def check(recipe: Recipe, data: DataDirectory, ranks: Ranks) -> Setup:
             what = f"no training sentences in {name}"
             raise UserError(what, where=data.path, hint="preprocess again")
     _check_text(setup)
-    if recipe.training.sharding == "full" and ranks.size == 1:
-        raise UserError(
-            "full spreads a model over several processes",
-            where="training.sharding",
-            hint="pass --processes, start with torchrun, or set training.sharding=none",
-        )
     longest = {name: corpus.longest() for name, corpus in setup.training_corpora.items()}
     for number in range(len(recipe.training.stages) or 1):
         _check_mixture(setup, number)

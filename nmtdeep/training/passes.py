@@ -19,20 +19,18 @@ from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.graphs import Graphs
 from nmtdeep.training.loss import Loss, batch_loss
 from nmtdeep.training.memory import is_out_of_memory
-from nmtdeep.training.sharding import Shards, dummy_batch
 
 
 class Passes:
     """Adds the gradients of batches to those in the model.
 
     A CPU computes each batch as it is. On a GPU layers are compiled, the weights of a low precision
-    are cast all at once, and batches that fill a capacity are replayed by graphs. A model that is
-    sharded, or recomputes activations, has none of these.
+    are cast all at once, and batches that fill a capacity are replayed by graphs. A model that
+    recomputes activations has none of these.
 
     The arguments are those of `Step`.
 
     Attributes:
-        shards: of a model that is sharded; None for any other.
         scaler: of fp16's loss; does nothing in other precisions.
         tokens: `()` by which each loss is divided.
         count: batches so far, and `replayed` those of them that were replays of graphs.
@@ -48,7 +46,6 @@ class Passes:
         compiles: bool,
     ) -> None:
         self.model = model
-        self.device = device
         self._loss = partial(
             batch_loss,
             smoothing=settings.label_smoothing,
@@ -56,10 +53,8 @@ class Passes:
             regularizer=settings.regularizer,
             compiles=compiles,
         )
-        sharded = settings.sharding == "full"
-        self.shards = Shards(model, self._loss, device) if sharded else None
         model.to(device)
-        plain = settings.checkpoint_activations == "none" and not sharded
+        plain = settings.checkpoint_activations == "none"
         self.compiles = device.type == "cuda" and compiles and plain
         if self.compiles:
             # Hints of the compiler that a user can do nothing with.
@@ -77,10 +72,8 @@ class Passes:
         self._sums = torch.zeros(2, dtype=torch.float64, device=device)
 
     def loss(self, batch: Batch) -> Loss:
-        """The sums of one batch; all ranks must call this if the model is sharded."""
-        if self._cast:
-            return self._cast.loss(batch)
-        return self.shards(batch) if self.shards else self._loss(self.model, batch)
+        """The sums of one batch."""
+        return self._cast.loss(batch) if self._cast else self._loss(self.model, batch)
 
     def add(self, batch: Batch) -> Tensor:
         """Add the gradients of a batch; its `(2,)` sums of `Accumulated`."""
@@ -90,10 +83,6 @@ class Passes:
         work = partial(self._separate_pass, batch)
         self.replayed += self.graphs.run(batch.capacity, work, *batch.tensors)
         return self._sums
-
-    def add_nothing(self) -> None:
-        """Take part in a pass of the other ranks of a sharded model."""
-        (0.0 * self.loss(dummy_batch(self.device)).smoothed).backward()  # type: ignore[no-untyped-call]
 
     def stops_recording(self, error: Exception) -> bool:
         """Whether memory ran out with recorded work in it; from then on nothing is recorded."""

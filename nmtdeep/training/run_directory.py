@@ -160,7 +160,7 @@ class RunDirectory:
 def identity(recipe: Recipe, pipeline: TextPipeline) -> str:
     """A hash of all in a recipe that its weights depend on, but for the limits of the training."""
     shown = {"validation", "checkpoints", "log_every", "log_to", "record_gradients"}
-    limits = {"max_updates", "max_epochs", "max_minutes", "checkpoint_activations", "sharding"}
+    limits = {"max_updates", "max_epochs", "max_minutes", "checkpoint_activations"}
     free: Any = dict.fromkeys(shown | limits, True)
     free |= {"batches": {"max_tokens"}, "start_from": {"path"}}
     values: list[Any] = [recipe.model.model_dump(mode="json")]

@@ -187,8 +187,6 @@ def restore_optimizer(
     Raises:
         CheckpointError: if they belong to other parameters.
     """
-    from nmtdeep.training.sharding import shard_like
-
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     known: set[str] = set()
     fits = True
@@ -202,9 +200,7 @@ def restore_optimizer(
             known.update(keys.values())
             fits &= not saved or {moment: each.shape for moment, each in saved.items()} == shapes
             restored[parameter] = {
-                moment: each
-                if moment == "step" and not counts_there
-                else shard_like(each, parameter)
+                moment: each if moment == "step" and not counts_there else each.to(parameter.device)
                 for moment, each in saved.items()
             }
     if not fits or tensors.keys() - known:

@@ -19,7 +19,6 @@ from nmtdeep.training.memory import UNLIMITED, BatchLimit, release
 from nmtdeep.training.optimizer import make_optimizer
 from nmtdeep.training.passes import Passes
 from nmtdeep.training.ranks import ALONE, Ranks
-from nmtdeep.training.sharding import full_tensor
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ class Step:
     once by their number, however they are spread over batches and ranks.
 
     Args:
-        model: to train. With `training.sharding=full` it is sharded in place.
+        model: to train.
         dtype: of the matrix products.
         device: that the model is moved to; None: it is there.
         compiles: whether layers and loss are compiled, on a GPU.
@@ -108,7 +107,7 @@ class Step:
             for_muon = torch.bfloat16 if native_bf16(self.device) else dtype
         self.optimizer = make_optimizer(model, settings.optimizer, dtype=for_muon, ranks=ranks)
         self._layers = outer_layers(model) if settings.record_gradients else {}
-        self.limit = BatchLimit(ranks, divisible=not self.passes.shards)
+        self.limit = BatchLimit(ranks)
         norms = 1 + len(self._layers)
         self._norms = torch.zeros(norms, dtype=torch.float64, device=self.device)
 
@@ -191,9 +190,6 @@ class Step:
                 for seed, piece in pieces:
                     self._seed(seed)
                     sums += self.passes.add(piece)
-                if self.passes.shards:  # a rank without a batch takes part in each exchange
-                    for _ in range(batches.max_batches_of_a_rank - len(batches.batches)):
-                        self.passes.add_nothing()
             except Exception as error:
                 if self.passes.stops_recording(error):
                     limit -= 1  # all ranks compute the update again
@@ -213,8 +209,8 @@ class Step:
         self.optimizer.zero_grad(set_to_none=True)
 
     def _sum_gradients(self) -> None:
-        """Sum them over the ranks, unless FSDP did; a rank without a gradient adds zeros."""
-        if self.passes.shards or self.ranks.size == 1:
+        """Sum them over the ranks; a rank without a gradient adds zeros."""
+        if self.ranks.size == 1:
             return
         trained = [each for each in self.model.parameters() if each.requires_grad]
         for parameter in trained:
@@ -264,9 +260,9 @@ def outer_layers(model: Transformer) -> dict[str, list[nn.Parameter]]:
 
 
 def gradient_norm(parameters: Iterable[Tensor]) -> Tensor:
-    """Norm of the gradients of all `parameters`, as one vector over all ranks."""
+    """Norm of the gradients of all `parameters`, as one vector."""
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    return full_tensor(torch.nn.utils.get_total_norm(gradients))
+    return torch.nn.utils.get_total_norm(gradients)
 
 
 def copy_to_host(numbers: Tensor) -> Callable[[], list[float]]:

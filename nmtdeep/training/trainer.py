@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -25,7 +25,6 @@ from nmtdeep.training.divergence import diagnose, is_lost
 from nmtdeep.training.graphs import pays_to_compile
 from nmtdeep.training.memory import largest_batch, peak_memory, release, too_large
 from nmtdeep.training.setup import Setup
-from nmtdeep.training.sharding import gather_full
 from nmtdeep.training.stage_control import lr_of
 from nmtdeep.training.state import Progress, optimizer_tensors, restore_optimizer
 from nmtdeep.training.step import Step, UpdateResult
@@ -124,7 +123,7 @@ class Trainer:
         batch = max(tried, key=lambda batch: batch.padded_tokens)
         before = limit.tokens
         with torch.random.fork_rng([setup.device] if setup.device.type == "cuda" else []):
-            if setup.device.type == "cpu" and not self.step.passes.shards:
+            if setup.device.type == "cpu":
                 self._lower_limit(batch)
             self._taken(batch)
         return limit.tokens if limit.tokens < before else 0
@@ -212,26 +211,25 @@ class Trainer:
         return [result]
 
     def tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Weights and moments by name, empty in ranks other than 0. All ranks must call this."""
+        """Weights and moments by name, on the CPU."""
         weights = checkpoint.weights(self.model)
         moments = optimizer_tensors(self.model, self.step.optimizer)
         if self.average:
             moments |= {f"{LATEST}{name}": weight for name, weight in weights.items()}
             weights = self.average.weights
-        keep = self.setup.ranks.is_first
-        return gather_full(weights, keep=keep), gather_full(moments, keep=keep)
+        return _on_cpu(weights), _on_cpu(moments)
 
     def validation_model(self) -> Transformer:
-        """The model, or in rank 0 a copy that is whole, or has the average. All ranks call this."""
-        if not (self.step.passes.shards or self.average):
-            return self.model
-        weights = self.average.weights if self.average else checkpoint.weights(self.model)
-        tensors = gather_full(weights, keep=self.setup.ranks.is_first)
-        if not self.setup.ranks.is_first:
+        """The model, or a copy that has the average."""
+        if not self.average:
             return self.model
         copy = empty_model(self.setup)
-        checkpoint.load_weights(copy, tensors, Path("the copy"))
+        checkpoint.load_weights(copy, _on_cpu(self.average.weights), Path("the copy"))
         return copy.to(self.setup.device)
+
+
+def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().cpu() for name, tensor in tensors.items()}
 
 
 def initialized_model(setup: Setup) -> Transformer:

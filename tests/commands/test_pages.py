@@ -100,7 +100,7 @@ def small(words: tuple[str, ...]) -> list[str]:
         return changed(words, MEASURED)
     if words[0] != "train":
         return list(words)
-    if "--processes" in words and "training.sharding=full" not in words:
+    if "--processes" in words:
         words = tuple(changed(words, {"--processes": "1"}))
     if "--minutes" in words:  # excludes --max-updates
         words = tuple(changed(words, {"--minutes": "0.02"}))

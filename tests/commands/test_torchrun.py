@@ -1,4 +1,4 @@
-"""Ranks that torchrun starts: the same training, restarted and resumed; and sharded models."""
+"""Ranks that torchrun starts: the same training, restarted and resumed."""
 
 import os
 import subprocess
@@ -6,10 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
-from safetensors.torch import load_file
 
-from commands.runs import DOUBLE, contents, losses, train, trained, words
+from commands.runs import DOUBLE, contents, trained, words
 
 pytestmark = [pytest.mark.usefixtures("data"), pytest.mark.slow]
 
@@ -62,24 +60,3 @@ def test_torchrun_restarts_stops_and_equals_processes(nmtdeep, double, tmp_path)
     assert (run / "checkpoint_last").readlink() != Path("checkpoint_11")
     trained(nmtdeep, run, *DOUBLE, "--processes", 2)
     assert contents(run) == contents(double[0])
-
-
-@pytest.mark.skipif(
-    torch.__version__ < "2.8", reason="FSDP2 sums gradients on Gloo from torch 2.8 on"
-)
-def test_shards_resume_as_a_whole_and_the_whole_as_shards(nmtdeep, tmp_path):
-    alone, run = tmp_path / "alone", tmp_path / "run"
-    trained(nmtdeep, alone, *DOUBLE)
-    parts = ((4, "full", 2), (8, "none", 1), (11, "full", 2))
-    for updates, sharding, processes in parts:
-        done = train(
-            nmtdeep, run, *DOUBLE, f"training.sharding={sharding}", "--processes",
-            processes, "--max-updates", updates, "training.checkpoints.average_last=0",
-        )  # fmt: skip
-        assert done.code == 0, done.err
-    assert losses(run) == pytest.approx(losses(alone), rel=2e-5)
-    for name in ("model.safetensors", "optimizer.safetensors"):
-        first, second = (load_file(path / "checkpoint_last" / name) for path in (run, alone))
-        assert {key: value.shape for key, value in first.items()} == {
-            key: value.shape for key, value in second.items()
-        }

@@ -122,7 +122,6 @@ def test_the_feed_fills_batches_by_the_first_updates_of_the_training(tiny_run, m
         ("cpu", "training", {}, "GPU"),
         ("cuda", "model", {"dropout": {"layer": 0.1}}, "LayerDrop"),
         ("cuda", "training", {"checkpoint_activations": "layers"}, "recompute"),
-        ("cuda", "training", {"sharding": "full"}, "sharded"),
         ("cuda", "model", {"positions": "relative"}, "padded"),
         ("cuda", "training", {"regularizer": "r_drop"}, "padded"),
     ],

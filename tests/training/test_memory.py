@@ -17,9 +17,9 @@ from nmtdeep.data.batching import split_groups
 from nmtdeep.data.corpus import ParallelCorpus
 from nmtdeep.data.plan import Plan
 from nmtdeep.data.position import DataPosition
-from nmtdeep.errors import OutOfMemoryError, UserError
+from nmtdeep.errors import OutOfMemoryError
 from nmtdeep.text.vocabulary import EOS
-from nmtdeep.training.memory import UNLIMITED, largest_batch, too_large
+from nmtdeep.training.memory import UNLIMITED, largest_batch
 from nmtdeep.training.ranks import ALONE
 from nmtdeep.training.setup import Setup
 from nmtdeep.training.state import Progress, optimizer_tensors
@@ -144,20 +144,19 @@ def test_other_errors_are_raised(tiny_model, batches):
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_pair_that_does_not_fit_has_the_name_of_its_corpus(tiny_run, packed):
     whole = read_batch(tiny_run.data.corpus("valid"), np.array([2, 4]), packed=packed)
-    assert str(too_large(whole)).startswith("a batch of 2 pairs of valid: ")
     trainer = trainer_of(tiny_run)
     Memory(trainer.model, 1)
     with pytest.raises(OutOfMemoryError, match="sentence 5 of valid: "):
         trainer.step.update(RankBatches.single([whole.part(1, 2)]), 1, 0.01)
 
 
-def second_is_short(ranks, model, batches, sharding):
+def second_is_short(ranks, model, batches):
     """An update in which rank 1 has the larger batch and the smaller memory."""
     if ranks.rank:
         Memory(model, 20)
     whole = RankBatches.single(batches)
-    share = replace(whole, batches=whole.batches[ranks.rank :: 2], max_batches_of_a_rank=1)
-    result = step_of(model, ranks, sharding=sharding).update(share, 1, 0.01)
+    share = replace(whole, batches=whole.batches[ranks.rank :: 2])
+    result = step_of(model, ranks).update(share, 1, 0.01)
     return result, values(model)
 
 
@@ -165,16 +164,9 @@ def second_is_short(ranks, model, batches, sharding):
 def test_all_ranks_recompute_if_one_is_out_of_memory(tiny_model, batches):
     alone = step_of(tiny_model())
     alone.update(RankBatches.single(batches[::-1]), 1, 0.01)
-    result, weights = in_ranks(2, second_is_short, tiny_model(), batches[::-1], "none")
+    result, weights = in_ranks(2, second_is_short, tiny_model(), batches[::-1])
     assert_close(weights, values(alone.model), rtol=0, atol=1e-12)
     assert result.max_tokens == 48 // 2 // 2
-
-
-@pytest.mark.slow
-def test_a_shard_out_of_memory_ends_all_with_a_hint(tiny_model, batches):
-    said = r"^rank 1 of 2: a batch of 8 pairs of corpus: .* pass --max-tokens 24$"
-    with pytest.raises(UserError, match=said):
-        in_ranks(2, second_is_short, tiny_model(), batches[::-1], "full")
 
 
 # The largest batch

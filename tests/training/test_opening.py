@@ -1,7 +1,6 @@
 """The opening table of a training, and models that no machine holds."""
 
 import pytest
-from pydantic import ValidationError
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import UserError
@@ -56,17 +55,3 @@ def test_idle_ranks_of_any_stage_are_refused(tiny_run):
     values["training"]["stages"] = [{"updates": 1}, {"tokens_per_update": 400}]
     with pytest.raises(UserError, match="updates of 400 tokens"):
         check(Recipe.model_validate(values), tiny_run.data, Ranks(0, 2))
-
-
-@pytest.mark.parametrize(
-    "training", [{"optimizer": "muon"}, {"precision": "fp16"}, {"stages": [{"updates": 2}, {}]}]
-)
-def test_options_that_exclude_shards(training):
-    with pytest.raises(ValidationError, match="sharding: full cannot be combined with"):
-        Recipe.model_validate({"training": {"sharding": "full"} | training})
-
-
-def test_shards_need_several_processes(tiny_run):
-    with pytest.raises(UserError) as caught:
-        check(tiny_run.recipe.with_training(sharding="full"), tiny_run.data, Ranks())
-    assert caught.value.problems[0].where == "training.sharding"

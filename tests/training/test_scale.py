@@ -1,4 +1,4 @@
-"""The same updates however they are spread: 1, 2 or 3 ranks, whole or sharded, resumed."""
+"""The same updates however they are spread: 1, 2 or 3 ranks, resumed."""
 
 from copy import deepcopy
 from dataclasses import replace
@@ -13,7 +13,6 @@ from nmtdeep.data.batch import RankBatches
 from nmtdeep.data.batching import assign_to_ranks
 from nmtdeep.text.vocabulary import EOS
 from nmtdeep.training.ranks import ALONE
-from nmtdeep.training.sharding import gather_full
 from nmtdeep.training.state import optimizer_tensors, restore_optimizer
 from nmtdeep.training.step import Step
 from training.in_ranks import in_ranks
@@ -32,9 +31,7 @@ def shares(plan, ranks):
     for batches in plan:
         owners = assign_to_ranks([batch.padded_tokens for batch in batches], ranks.size)
         own = [(n, batch) for n, batch in enumerate(batches) if owners[n] == ranks.rank]
-        passes = max(owners.count(rank) for rank in range(ranks.size))
-        whole = RankBatches.single(batches)
-        own_shares.append(replace(whole, batches=own, max_batches_of_a_rank=passes))
+        own_shares.append(replace(RankBatches.single(batches), batches=own))
     return own_shares
 
 
@@ -44,7 +41,7 @@ def work(ranks, model, plan, jobs):
 
 
 def updated(ranks, model, own, *, first=0, last=None, start=None, **changes):
-    """Whole weights and moments after updates `first` to `last` (not included) from `start`."""
+    """Weights and moments after updates `first` to `last` (not included) from `start`."""
     if start:
         checkpoint.load_weights(model, start[0], "the test")
     step = Step(model, SETTINGS.model_copy(update=changes), ranks=ranks)
@@ -53,7 +50,7 @@ def updated(ranks, model, own, *, first=0, last=None, start=None, **changes):
     for number, share in enumerate(own[first:last], start=first + 1):
         step.update(share, number, 0.01)
     parts = checkpoint.weights(model), optimizer_tensors(model, step.optimizer)
-    return [deepcopy(gather_full(part, keep=True)) for part in parts]
+    return [{name: each.detach().clone() for name, each in part.items()} for part in parts]
 
 
 @pytest.fixture(scope="module")
@@ -85,14 +82,11 @@ def equal(state, expected):
 
 @pytest.mark.slow
 def test_updates_do_not_depend_on_ranks(model, plan):
-    full = {"sharding": "full"}
     (whole,) = work(ALONE, model, plan, [{}])
-    jobs = [{}, full, full | {"checkpoint_activations": "layers"}, {"last": 2}, full | {"last": 2}]
-    *complete, half, sharded_half = in_ranks(2, work, model, plan, jobs)
+    jobs = [{}, {"checkpoint_activations": "layers"}, {"last": 2}]
+    *complete, half = in_ranks(2, work, model, plan, jobs)
+    resumed = [{"first": 2, "start": half}]
+    for ranks in (work(ALONE, model, plan, resumed), in_ranks(3, work, model, plan, resumed)):
+        complete += ranks
     for state in complete:
-        equal(state, whole)
-    equal(sharded_half, half)
-    resumed = [{"first": 2, "start": half}, full | {"first": 2, "start": sharded_half}]
-    equal(work(ALONE, model, plan, resumed[:1])[0], whole)
-    for state in in_ranks(3, work, model, plan, resumed):
         equal(state, whole)
