@@ -4,10 +4,11 @@ import argparse
 import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import atlas_speed
-from atlas_plan import PLANS, SEEDS, best_rate, losses, next_rate, tuned_rate
+from atlas_plan import PLANS, SEEDS, TUNED_AT, best_rate, losses, next_rate, tuned_rate
 from atlas_table import Row, read, rows_of
 
 from nmtdeep.analysis import pictures
@@ -54,6 +55,10 @@ def report(options: argparse.Namespace) -> None:
                 table = rates(rows_of(found, depth=depth))
                 print(f"\n## {plan}, {depth}, by learning rate\n", markdown(table), sep="\n")
             continue
+        if PLANS[plan].lengths and found:
+            table = comparison(by_method(one_depth(found)), TOKENS)
+            print(f"\n## {plan}, all depths, equal seconds\n", markdown(table), sep="\n")
+            continue
         kinds = (("tokens", TOKENS), ("seconds", SECONDS))
         timed = any(not math.isnan(row.slower) for row in found)
         for title, measures in kinds[: 1 + timed]:
@@ -75,6 +80,11 @@ def rows_of_plan(plan: str, rows: Sequence[Row]) -> list[Row]:
     tuned = (row for row in rows_of(rows, plan=by) if row.method in {one.method for one in found})
     best = [row for row in tuned if row.lr == tuned_rate(row.method, row.depth, rows, by)]
     return [*best, *found]
+
+
+def one_depth(rows: Iterable[Row]) -> list[Row]:
+    """Rows in which the depth is a part of the method's name, so that depths are compared."""
+    return [replace(row, method=f"{row.method}, {row.depth}", depth=TUNED_AT) for row in rows]
 
 
 def by_method(rows: Iterable[Row]) -> Groups:
