@@ -21,7 +21,14 @@ from tempfile import TemporaryDirectory
 import torch
 from apart import Measured, measure
 from contenders import MARIAN
-from machine import add_options, chosen_device, empty_table, installed, opening
+from machine import (
+    add_options,
+    chosen_device,
+    empty_table,
+    installed,
+    native_precisions,
+    opening,
+)
 from rich.table import Table
 from sacrebleu.metrics import BLEU
 from turns import spread
@@ -143,10 +150,12 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--lenpen", type=float, default=0.6, help="a of len^a, in all")
     parser.add_argument("--batch", type=int, default=64, help="sentences at once in the peers")
     parser.add_argument(
-        "--precisions", nargs="+", choices=("fp32", "bf16", "int8"), default=["fp32"]
+        "--precisions", nargs="+", choices=("fp32", "bf16", "int8"), help="default: native ones"
     )
     add_options(parser, repeats=3)
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.precisions = options.precisions or native_precisions(resolve_device(options.device))
+    return options
 
 
 def make(options: argparse.Namespace) -> Task:

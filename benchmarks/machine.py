@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 import nmtdeep
-from nmtdeep.devices import resolve_device
+from nmtdeep.devices import native_bf16, resolve_device
 from nmtdeep.errors import UserError
 from nmtdeep.memory import keep_memory
 
@@ -51,6 +51,11 @@ def installed(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+def native_precisions(device: torch.device) -> list[str]:
+    """The number formats that the device does not emulate."""
+    return ["fp32", "bf16"] if native_bf16(device) else ["fp32"]
 
 
 def add_options(parser: argparse.ArgumentParser, *, repeats: int) -> None:

@@ -1,6 +1,6 @@
 """Training speed against peers.
 
-    python benchmarks/training.py --data DIR [--updates N] [--repeats N] [--precision fp32]
+    python benchmarks/training.py --data DIR [--updates N] [--repeats N] [--precisions fp32]
 
 DIR is a data directory of nmtdeep preprocess; for the usual figures Multi30k with recipe
 multi30k-en-de and text.bpe.merges=8000. nmtdeep's own update,
@@ -32,7 +32,7 @@ from contenders import (
     peers,
     products_step,
 )
-from machine import add_options, chosen_device, empty_table, opening
+from machine import add_options, chosen_device, empty_table, native_precisions, opening
 from rich.table import Table
 from turns import Spent, spread
 from work import Work
@@ -52,7 +52,7 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Training speed against peers")
     parser.add_argument("--data", type=Path, required=True, help="preprocessed data directory")
     parser.add_argument("--updates", type=int, default=10, help="updates in a turn")
-    parser.add_argument("--precision", choices=("fp32", "bf16", "both"), default="both")
+    parser.add_argument("--precisions", choices=tuple(DTYPES), nargs="+")
     parser.add_argument("--shape", type=naive.Shape.parse, default="256/1024/4/6+6")
     parser.add_argument("--tokens", type=int, default=4096, help="padded tokens of an update")
     add_options(parser, repeats=5)
@@ -137,7 +137,7 @@ def main() -> None:
         f"{work.padding:.1%} padding; loss and gradients equal to {gap:.0e} of the largest "
         "(float64, no dropout)"
     )
-    for precision in DTYPES if options.precision == "both" else (options.precision,):
+    for precision in options.precisions or native_precisions(device):
         names = [OURS, PRODUCTS, *others]
         arguments = {name: (options, name, precision) for name in names}
         measured = measure(contender, arguments, repeats=options.repeats)

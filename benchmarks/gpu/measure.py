@@ -3,7 +3,7 @@
     python benchmarks/gpu/measure.py prepare --kit KIT --data FOLDER    (anywhere, before)
     python benchmarks/gpu/measure.py --kit KIT --out OUT --minutes 9 [--only NAME ...]
 
-FOLDER has raw text as for benchmarks/run.py. Parts run in the order of their value, or as --only
+FOLDER has raw text as for benchmarks/run.sh. Parts run in the order of their value, or as --only
 names them or their groups; each has a process, a time limit, a log in OUT/logs and a row in
 OUT/rows.jsonl, and the next follows whether it fails or not. The same command again runs only the
 parts without a result. The table of all parts is printed at the end and is OUT/table.md.

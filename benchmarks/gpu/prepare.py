@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from run import find_corpus
 
 from nmtdeep.averaging import average
 from nmtdeep.checkpoint import LAST, load
@@ -43,7 +42,8 @@ def prepare(kit: Path, folder: Path, pretend: bool) -> None:
     kit.mkdir(parents=True)
     if not pretend:
         download(kit / "wheels")
-    train, valid, test = find_corpus(folder, "en")
+    train, valid = folder / "train", folder / ("val" if [*folder.glob("val.*")] else "dev")
+    test = folder / min(folder.glob("test*")).name.split(".")[0]
     recipe = load_recipe(RECIPE, ["text.bpe.merges=100"] if pretend else [])
     Preprocessing(recipe, train=train, valid=valid, tests=[test], out=kit / DATA).run()
     with TemporaryDirectory() as place:
