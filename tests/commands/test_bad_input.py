@@ -81,12 +81,6 @@ def test_an_average_replaces_nothing_but_averages(nmtdeep, averaged, tmp_path):
     assert contents(run) == before
 
 
-@pytest.mark.parametrize("change", ["model.widht=16", "nonsense", "text.lowercase=true"])
-def test_invalid_recipes_are_refused(nmtdeep, data, tmp_path, change):
-    refused(train(nmtdeep, tmp_path / "run", change), change.partition("=")[0])
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -36,7 +36,3 @@ def test_choice(dtype, size, longest, triton, expected, monkeypatch):
     monkeypatch.setattr(gpu_attention, "TRITON", triton)
     x = SimpleNamespace(dtype=dtype, device=torch.device("cuda"), is_cuda=True)
     assert gpu_attention.form(x, size, longest) == expected
-
-
-def test_a_cpu_has_no_kernel_for_packed_sentences():
-    assert gpu_attention.form(torch.ones(1, 3, 192, dtype=torch.bfloat16), 64, 3) is None
