@@ -10,8 +10,7 @@ from nmtdeep.config.decoding import RECIPE_DEFAULTS
 from nmtdeep.decoding.log_probs import log_probabilities
 from nmtdeep.decoding.searcher import SourceBatch
 from nmtdeep.decoding.translation import Candidate
-from nmtdeep.decoding.translator import Translator
-from nmtdeep.errors import CheckpointError, UserError
+from nmtdeep.errors import UserError
 
 LINES = [
     "The flow meter units to send.",
@@ -68,20 +67,6 @@ def test_a_score_is_the_sum_divided_by_the_penalty(translator, tiny_run):
             assert candidate.score == pytest.approx(candidate.log_prob / len(candidate.each) ** 0.7)
     for translation in translator(lenpen_form="none", **settings).translate(tiny_run.sources):
         assert all(candidate.score == candidate.log_prob for candidate in translation.candidates)
-
-
-def test_an_ensemble_needs_one_vocabulary(tiny_run):
-    older, newer = load(tiny_run.older), load(tiny_run.newer)
-    side = newer.pipeline.source
-    tokens = (*side.vocabulary.tokens[:-1], "another")
-    vocabulary = type(side.vocabulary)(tokens, side.vocabulary.counts)
-    models = (side.model, side.model)
-    changed = type(newer.pipeline).of(newer.pipeline.config, models, [vocabulary] * 2)
-    object.__setattr__(newer, "pipeline", changed)
-    with pytest.raises(
-        CheckpointError, match=r"checkpoint_20: its text pipeline differs .*checkpoint_15"
-    ):
-        Translator.of([older, newer])
 
 
 # Prefixes
