@@ -4,13 +4,11 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from commands.running import Commands
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 REFERENCE = "Ein Hund.\n"
 
 
