@@ -62,7 +62,7 @@ def replays(shares, optimizer):
 
 @pytest.mark.parametrize("optimizer", ["adam", pytest.param("muon", marks=pytest.mark.slow)])
 def test_recorded_updates_equal_eager_ones(tiny_model, tiny_run, optimizer):
-    shares, found = filled_shares(tiny_run, 16), []
+    shares, found = filled_shares(tiny_run, 8), []
     types = len(tiny_run.pipeline.source.vocabulary)
     assert {batch.capacity for share in shares for _, batch in share.batches} >= {*SIZES, None}
     for records in (True, False):
