@@ -15,7 +15,7 @@ from nmtdeep.config.training import Training
 from nmtdeep.config.variant import tag_of, variants
 from nmtdeep.data.batch import RankBatches, read_batch
 from nmtdeep.data.corpus import ParallelCorpus
-from nmtdeep.errors import ConfigError, UserError
+from nmtdeep.errors import ConfigError
 from nmtdeep.model.build import build
 from nmtdeep.text.vocabulary import EOS
 from nmtdeep.training.step import Step
@@ -35,18 +35,6 @@ class Sum(variants.Combination):
     def start(self, x): return x
     def add(self, history, output): return history + output
     def read(self, history): return history
-
-class Forgotten(variants.CombinationVariant):
-    type: Literal["guest.forgotten"] = "guest.forgotten"
-    def build(self, model, stack): return Scale()
-
-class Scale(Sum):
-    connects = "layers"
-    def __init__(self):
-        super().__init__()
-        self.inner = nn.Linear(1, 1)
-    def add(self, history, output): return output * self.inner.weight
-
 
 class Wrapped(variants.ResidualVariant):
     type: Literal["guest.wrapped"] = "guest.wrapped"
@@ -74,7 +62,7 @@ class Vectors(nn.Module):
         vectors = offsets.to(self.weight.dtype)[..., None] * self.weight
         return vectors, vectors if self.values else None
 """
-CLASSES = ("Sums", "Forgotten", "Wrapped", "Near")
+CLASSES = ("Sums", "Wrapped", "Near")
 NAMES = {f"guest.{name.lower()}": name for name in CLASSES}
 SIDES = ("encoder", "decoder")
 SOURCES = [[5, 6, 7, 8, EOS], [9, EOS], [4, 3, 9, 8, 7, 6, EOS]]
@@ -145,12 +133,3 @@ def test_relative_positions_count_in_each_sentence_of_a_row(values, tiny_model, 
         RankBatches.single([read_batch(corpus, every, packed=True)]), 1
     )
     assert not torch.allclose(none.sums, packed[0], rtol=1e-3)
-
-
-def test_a_parameter_without_initial_value_is_one_line_with_its_package(tmp_path):
-    changed = [*testing.TINY, *of_both("combination", "guest.forgotten")]
-    with pytest.raises(UserError) as caught:
-        testing.parameters_are_initialized(changed, tmp_path)
-    said = str(caught.value)
-    assert said.startswith("package guest: no initializer covers the parameters ")
-    assert "encoder.combination.inner.weight, decoder.combination.inner.weight: " in said

@@ -3,20 +3,18 @@
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import typer.main
 from pages import FENCE, PAGES, ROOT, Command, commands_in_blocks, name_of
+from shipped import loaded
 
 import nmtdeep
 from nmtdeep.cli.main import app
-from nmtdeep.config.load import load_recipe
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-loaded = cache(load_recipe)
 
 
 def without_code(text: str) -> str:
@@ -88,7 +86,7 @@ def parse(command: Command) -> None:
     context = parser.make_context(parser.name, rest)
     recipe = None if context.params.get("merge") else context.params.get("recipe")
     if recipe is not None and "=" not in recipe and not recipe.endswith((".yaml", ".yml")):
-        loaded(recipe, tuple(context.params.get("overrides") or ()))
+        loaded(recipe, *filter(None, [tuple(context.params.get("overrides") or ())]))
 
 
 def test_commands_in_lines_name_what_exists():

@@ -1,9 +1,8 @@
 """Every published row has as many parameters as the paper prints, and as the formulas say."""
 
-from functools import cache
-
 import pytest
 import torch
+from shipped import loaded
 
 from nmtdeep.config.load import load_recipe
 from nmtdeep.config.model import Decoder, Encoder, Model
@@ -22,7 +21,6 @@ CONTRADICTED = {
     # Printed as 72.2M, but gates add 1.05M a layer to the 66.00M of row 4.
     "zhang-2019/wmt14-en-de/matt-6-aan": "72.3M",
 }
-loaded = cache(load_recipe)
 
 
 def attention(d: int, memory: int) -> int:

@@ -112,14 +112,6 @@ def sums(directory):
     return (directory / "SHA256SUMS").read_text().splitlines()
 
 
-def test_dropout_adds_its_subwords_to_the_vocabulary(files):
-    plain = run(files, out="plain")
-    dropout = run(files, out="dropout", bpe={"type": "joint", "merges": 40, "dropout": 0.1})
-    assert dropout.vocabulary["shared"] > plain.vocabulary["shared"]
-    vocabulary = DataDirectory.open(files / "dropout").pipeline.source.vocabulary
-    assert all(f"{letter}@@" in vocabulary for letter in "KatzeEincs")
-
-
 def test_output_directory_in_use(files):
     run(files)
     before = (files / "data/data.json").read_bytes()

@@ -5,14 +5,12 @@ from pathlib import Path
 import pytest
 import sentencepiece
 
-import nmtdeep
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.inspection import inspect
 from nmtdeep.preprocessing.preprocess import Preprocessing
 from nmtdeep.text.vocabulary import UNK
 
-CORPUS = Path(nmtdeep.__file__).parent / "demo" / "corpus"
 # No spaces between words, combining marks, no-break and ideographic spaces; two tabs at the end.
 JAPANESE = [
     "吾輩は猫である。",

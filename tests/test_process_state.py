@@ -75,6 +75,7 @@ from nmtdeep.training.opening import dry_run
 
 recipe = read_config(recipe)
 failed["imports"] = changed(before)
+assert "triton" not in sys.modules  # its first use imports it
 dry_run(recipe, data=data, out=None, device="cpu", threads=1)
 failed["dry run"] = changed(before)
 train(recipe, data=data, out=out, device="cpu", threads=1, quiet=True)

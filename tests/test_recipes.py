@@ -2,10 +2,10 @@
 
 import importlib
 import re
-from functools import cache
 from pathlib import Path
 
 import pytest
+from shipped import loaded
 from typer.testing import CliRunner
 
 from nmtdeep.cli.main import app
@@ -13,6 +13,7 @@ from nmtdeep.config import slots
 from nmtdeep.config.load import load_recipe, resolve
 from nmtdeep.config.model import SIDES
 from nmtdeep.config.names import list_recipes
+from nmtdeep.config.warnings import warnings
 from nmtdeep.errors import ConfigError, UserError
 
 ROOT = Path(__file__).parent.parent
@@ -29,9 +30,6 @@ COUNTED = {
 }
 
 
-loaded = cache(load_recipe)
-
-
 def invoke(*arguments: str) -> str:
     result = CliRunner().invoke(app, ["recipes", *arguments], catch_exceptions=False)
     assert result.exit_code == 0, result.output
@@ -42,9 +40,15 @@ def invoke(*arguments: str) -> str:
 
 
 def test_every_recipe_loads_and_describes_itself():
+    """And is warned of nothing; published rows have the original rules of text."""
     for name in NAMES:
         recipe = loaded(name)
         assert recipe.description == DESCRIPTIONS[name]
+        assert warnings(recipe) == [], name
+        if recipe.reference.scores or name.startswith((*PAPERS, "methods/r-drop")):
+            assert recipe.text.tokenizer.rules == "original", name
+        elif name in ("deep-small", "demo", "multi30k-en-de-deep"):
+            assert recipe.text.tokenizer.rules == "protected", name
         assert 10 < len(recipe.description) <= 90, name
         end, every = recipe.training.max_updates, recipe.training.checkpoints.every
         assert end == "auto" or isinstance(every, str) or every <= end, name

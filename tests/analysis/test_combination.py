@@ -14,14 +14,22 @@ def numbers(weights: list[Any], where: str) -> dict[tuple[str, int], float]:
     return {(row.reader, row.entry): row.weight for row in weights if row.where == where}
 
 
-def test_dlcl_weights_are_the_lower_triangle(tiny_model):
-    model = tiny_model(combinations=(DLCL, "residual"), depth=3)
-    weights = combination_weights(model)
+@pytest.mark.parametrize(
+    ("combination", "depth", "entries"),
+    [
+        (DLCL, 3, {"1": [0], "2": [0, 1], "3": [0, 1, 2], "top": [0, 1, 2, 3]}),
+        ({"type": "denseformer", "dilation": 2, "period": 2}, 5, {"3": [0, 2], "5": [0, 2, 4]}),
+    ],
+)
+def test_weights_are_those_of_the_parameters(combination, depth, entries, tiny_model):
+    """Below the diagonal; of a denseformer behind periods."""
+    model = tiny_model(combinations=(combination, "attention_residuals"), depth=depth)
     square = model.encoder.combination.weight[:, :, 0].tolist()
+    weights = combination_weights(model)
     assert numbers(weights, "encoder") == {
-        (reader, entry): square[row][entry]
-        for row, reader in enumerate(["1", "2", "3", "top"])
-        for entry in range(row + 1)
+        (reader, entry): square[depth if reader == "top" else int(reader) - 1][entry]
+        for reader, read in entries.items()
+        for entry in read
     }
     assert not numbers(weights, "decoder")
 
@@ -53,20 +61,6 @@ def test_sparse_blocks_are_read_at_boundaries(tiny_model):
         ("top", 1): square[2][1],
         ("top", 3): square[2][2],
     }
-
-
-def test_denseformer_is_read_after_periods(tiny_model):
-    sparse = {"type": "denseformer", "dilation": 2, "period": 2}
-    model = tiny_model(combinations=(sparse, "attention_residuals"), depth=5)
-    square = model.encoder.combination.weight[:, :, 0].tolist()
-    assert numbers(combination_weights(model), "encoder") == {
-        ("3", 0): square[2][0],
-        ("3", 2): square[2][2],
-        ("5", 0): square[4][0],
-        ("5", 2): square[4][2],
-        ("5", 4): square[4][4],
-    }
-    assert not numbers(combination_weights(model), "decoder")
 
 
 def test_transparent_attention_has_a_row_for_each_decoder_layer(tiny_model):

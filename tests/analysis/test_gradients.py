@@ -5,15 +5,11 @@ from typing import Any
 
 import pytest
 import torch
-from matplotlib.figure import Figure
 
 from analysis.by_hand import write_out
 from nmtdeep.analysis.gradients import layer_gradients, measure
-from nmtdeep.analysis.measurement import Measurement
 from nmtdeep.analysis.probe import ProbeText
 from nmtdeep.config.render import dump
-
-Curve = tuple[str, list[float], list[float]]
 
 
 def sample(run: Any) -> ProbeText:
@@ -62,28 +58,3 @@ def test_a_run_is_measured_at_its_start_and_at_its_checkpoints(tiny_run, most, u
         if update in updates:
             alone = measure([("run", path)], sample(tiny_run)).rows
             assert [row for row in rows if row.update == update] == alone
-
-
-def curves(measurement: Measurement) -> list[list[Curve]]:
-    """Label, x and y of every curve of the two panels."""
-    figure = Figure()
-    measurement.draw(figure)
-    return [
-        [(line.get_label(), list(line.get_xdata()), list(line.get_ydata())) for line in axes.lines]
-        for axes in figure.axes
-    ]
-
-
-def test_over_updates_first_and_top_layers_are_drawn(tiny_run):
-    subjects = [("run", tiny_run.older), ("run", tiny_run.newer)]
-    measurement = measure(subjects, sample(tiny_run))
-    encoder = [row for row in measurement.rows if row.side == "encoder"]
-    places = (("first", 1), ("top", encoder[0].depth))
-    assert curves(measurement)[0] == [
-        (
-            f"run, {place} layer",
-            [15, 20],
-            [row.gradient_norm for row in encoder if row.layer == layer],
-        )
-        for place, layer in places
-    ]

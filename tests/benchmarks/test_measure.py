@@ -4,7 +4,7 @@ import importlib
 import json
 import re
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ import pytest
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 DEMO = FOLDER.parent / "nmtdeep" / "demo" / "corpus"
 SPLITS = {"train": (0, 150), "val": (150, 180), "test": (180, 200)}
-Run = Callable[..., str]
 
 
 @pytest.fixture(scope="module")

@@ -1,43 +1,20 @@
 """The file that `nmtdeep translate -o` writes, and those that it does not replace."""
 
 import os
-import subprocess
-import sys
 import threading
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from commands.running import Commands
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 REFERENCE = "Ein Hund.\n"
 
 
 @pytest.fixture(scope="module")
-def translate(tiny_run):
-    """`translate(output, options, ...)`, of one line."""
-
-    def run(output: object, *options: str, **place: Any) -> subprocess.CompletedProcess[str]:
-        words = ["translate", "-q", "-m", str(tiny_run.newer), "-o", str(output), *options]
-        return subprocess.run(
-            [sys.executable, "-m", "nmtdeep", *words],
-            input="Move.\n",
-            text=True,
-            check=False,
-            stderr=subprocess.PIPE,
-            **({"stdout": subprocess.PIPE} | place),
-        )
-
-    return run
-
-
-@pytest.fixture(scope="module")
 def command(tiny_run, tmp_path_factory):
-    """The same from the fork server, which has imported torch already."""
+    """`command(output, options, ...)`: `translate` of one line."""
     nmtdeep = Commands(tiny_run.path, tmp_path_factory.mktemp("logs"))
     first = ("translate", "-q", "-m", tiny_run.newer, "-o")
-    return lambda *words: nmtdeep(*first, *words, stdin=b"Move.\n")
+    return lambda *words, **how: nmtdeep(*first, *words, stdin=b"Move.\n", **how)
 
 
 @pytest.fixture(scope="module")
@@ -76,9 +53,8 @@ def test_a_named_pipe_is_written(command, translation, tmp_path):
     assert read == [translation]
 
 
-def test_stdout_by_its_name_appends_where_the_shell_does(translate, translation, tmp_path):
+def test_stdout_by_its_name_appends_where_the_shell_does(command, translation, tmp_path):
     collected = tmp_path / "all.de"
     collected.write_text(REFERENCE)
-    with collected.open("a") as file:
-        assert translate("/dev/stdout", stdout=file).returncode == 0
+    assert command("/dev/stdout", stdout=collected).code == 0
     assert collected.read_text() == REFERENCE + translation

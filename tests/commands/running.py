@@ -210,7 +210,7 @@ def _child(
     os.chdir(folder)
     for number, name, flags in (
         (0, f"{log}.in", os.O_RDONLY),
-        (1, stdout, os.O_WRONLY | os.O_CREAT),
+        (1, stdout, os.O_WRONLY | os.O_CREAT | os.O_APPEND),
         (2, f"{log}.err", os.O_WRONLY | os.O_CREAT),
     ):
         os.dup2(os.open(name, flags, 0o600), number)

@@ -28,7 +28,7 @@ training:
   validation: {every: 3, bleu: true, best_by: loss}
   checkpoints: {every: 2, keep_last: 3, keep_best: 1, average_last: 3}
   log_every: 1
-decoding: {max_length_factor: 0.5, max_length_constant: 4}
+decoding: {max_length_factor: 0.2, max_length_constant: 4}
 """
 
 DROPOUT_RECIPE = """

@@ -110,10 +110,10 @@ def header(folder: Path) -> dict[str, Any]:
     return YAML(typ="safe").load((folder / "README.md").read_text().split("---\n")[1])
 
 
-def test_a_card_has_the_scores_of_the_run_with_their_signatures(nmtdeep, post_norm):
+def test_a_card_has_the_scores_of_the_run_with_their_signatures(nmtdeep, whole):
     command = ("export", "--to", "huggingface", "-o")
-    assert nmtdeep(*command, "card", post_norm).code == 0
-    scores = json.loads((post_norm / "scores.json").read_text())["scores"]["test"]
+    assert nmtdeep(*command, "card", whole).code == 0
+    scores = json.loads((whole / "scores.json").read_text())["scores"]["test"]
     read = header(nmtdeep.folder / "card")
     assert read["language"] == ["en", "de"] and "license" not in read
     results = read["model-index"][0]["results"]
@@ -128,21 +128,8 @@ def test_a_card_has_the_scores_of_the_run_with_their_signatures(nmtdeep, post_no
     parts = MarkdownIt("commonmark").enable("table").parse(text)
     code = [part.content for whole in parts for part in whole.children or []]
     assert all(code.count(stored["signature"]) == 1 for stored in scores)
-    assert nmtdeep(*command, "early", post_norm / "checkpoint_10").code == 0
+    assert nmtdeep(*command, "early", whole / "checkpoint_10").code == 0
     assert "model-index" not in header(nmtdeep.folder / "early")  # they are of another checkpoint
-
-
-def test_a_model_that_no_other_program_supports_is_refused_with_every_problem(nmtdeep, data):
-    merged = "model.decoder.sublayers=[merged_attention, feed_forward]"
-    choice = ("model.encoder.combination=dlcl", merged, "training.max_updates=1")
-    done = train(nmtdeep, "merged", *choice)
-    assert done.code == 0, done.err
-    for program in ("ctranslate2", "huggingface"):
-        done = nmtdeep("export", "merged", "--to", program, "-o", "refused")
-        assert done.code == 2
-        named = re.findall(r"^(model[\w.]+): ", done.err, re.M)
-        assert named[:2] == ["model.encoder.combination", "model.decoder.sublayers"]
-        assert not (nmtdeep.folder / "refused").exists()
 
 
 def test_only_an_export_is_replaced_and_only_on_request(nmtdeep, whole):

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from commands.running import Interrupt
-from commands.runs import DOUBLE, contents, losses, records, train, trained
+from commands.runs import DOUBLE, contents, losses, records, train, trained, words
 
 pytestmark = pytest.mark.usefixtures("data")
 STAGES = (
@@ -123,7 +123,8 @@ def test_a_grown_run_translates_and_trains_on(nmtdeep, whole, tmp_path):
 def test_a_finished_linear_training_that_grows_says_how_to_train_on(nmtdeep, data, tmp_path):
     schedule = "training.schedule={type: linear, lr: 0.01, warmup_updates: 2}"
     shallow, deep = tmp_path / "shallow", tmp_path / "deep"
-    trained(nmtdeep, shallow, schedule, "--max-updates", 5, "training.log_every=1")
+    done = nmtdeep(*words(str(shallow), schedule, "--max-updates", 5)[:-1])
+    assert done.code == 0, done.err
     done = grow(nmtdeep, shallow / "checkpoint_5", deep, "--layers", 4)
     assert done.code == 0, done.err
     command = done.out.splitlines()[-1].partition("nmtdeep ")[2]

@@ -1,11 +1,9 @@
-"""Halves of methods and lossy growth: each warned of once, and no recipe that ships is."""
+"""Halves of methods and lossy growth: each warned of once."""
 
 from typing import Any
 
 import pytest
 
-from nmtdeep.config.load import load_recipe
-from nmtdeep.config.names import list_recipes
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.warnings import growth, warnings
 
@@ -110,17 +108,3 @@ def test_an_encoders_alpha_changes_with_the_decoders_depth():
     )
     (problem,) = growth(old, new)
     assert problem.where == "model.encoder.residual"
-
-
-PAPERS = ("wang-2019/", "xu-2020/", "li-2020/", "zhang-2019/", "methods/r-drop")
-
-
-def test_recipes_that_ship():
-    """None is warned of, and published rows have the original rules of text."""
-    for name in list_recipes():
-        recipe = load_recipe(name)
-        assert warnings(recipe) == [], name
-        if recipe.reference.scores or name.startswith(PAPERS):
-            assert recipe.text.tokenizer.rules == "original", name
-        elif name in ("deep-small", "demo", "multi30k-en-de-deep"):
-            assert recipe.text.tokenizer.rules == "protected", name

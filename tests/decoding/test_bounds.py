@@ -92,7 +92,7 @@ SEARCHES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=20, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, suppress_health_check=list(HealthCheck))
 @given(drawn=SEARCHES)
 def test_any_options_translate_every_line(drawn, brief):
     if not drawn.get("sampling") and drawn.get("beam", 10) < drawn.get("n_best", 1):

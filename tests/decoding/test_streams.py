@@ -153,7 +153,7 @@ def test_text_is_one_line(form, expected):
     assert second.endswith("||| -2.000000")
 
 
-def test_a_gz_file_is_compressed_and_a_full_disk_is_an_error(tmp_path):
+def test_a_gz_file_is_compressed_and_a_missing_folder_is_an_error(tmp_path):
     for name, read in (
         ("out", Path.read_bytes),
         ("out.gz", lambda path: gzip.decompress(path.read_bytes())),
@@ -166,6 +166,3 @@ def test_a_gz_file_is_compressed_and_a_full_disk_is_an_error(tmp_path):
         writer(str(tmp_path / "missing/out")),
     ):
         pass
-    if Path("/dev/full").exists():
-        with pytest.raises(UserError, match="No space left"), writer("/dev/full") as put:
-            put("x" * 100_000)

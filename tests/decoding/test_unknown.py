@@ -25,7 +25,8 @@ def test_unk_appears_only_if_allowed(tiny_config, settings):
     batch = SourceBatch(np.random.default_rng(1).integers(1, TYPES, (8, 6)).tolist(), 0)
 
     def tokens(**more):
-        options = DecodingOptions(device="cpu", **settings, **more)
+        short = {"max_length_factor": 1, "max_length_constant": 2}
+        options = DecodingOptions(device="cpu", **short, **settings, **more)
         found = [each for model in models for each in Searcher([model], options)(batch)]
         return {id for each in found for hypothesis in each for id in hypothesis.tokens}
 

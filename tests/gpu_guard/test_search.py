@@ -14,7 +14,7 @@ from .pretend import Recorder, pretended
 from .torch_tables import missing
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
-TYPES, STEPS = 64, 4
+TYPES, STEPS = 64, 3
 AT_THE_START = {
     ("decoding/searcher.py:_search", "copy from the host"),  # the source
     ("decoding/searcher.py:_constraints", "copy from the host"),

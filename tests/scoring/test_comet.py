@@ -1,9 +1,6 @@
 """COMET by a tiny model of COMET's own classes."""
 
 import hashlib
-import os
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -12,6 +9,8 @@ from nmtdeep.errors import UserError
 from nmtdeep.scoring import score_texts
 
 comet = pytest.importorskip("comet", reason="unbabel-comet is not installed")
+
+from untrusted.strangers import Payload  # noqa: E402
 
 from nmtdeep.scoring.comet import Comet  # noqa: E402
 from scoring.comet_like import by_comet, saved  # noqa: E402
@@ -49,22 +48,12 @@ def test_a_model_without_references_ignores_them(tmp_path):
     assert score.signature.startswith("nrefs:0|")
 
 
-class Stranger:
-    """Unpickling it makes a folder."""
-
-    def __init__(self, place: Path) -> None:
-        self.place = place
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, (str(self.place),)
-
-
 def test_a_checkpoint_cannot_run_code(regression, tmp_path):
     folder, _ = regression
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "hparams.yaml").write_bytes((folder / "hparams.yaml").read_bytes())
     content = torch.load(folder / "checkpoints" / "model.ckpt", weights_only=True)
-    content["stranger"] = Stranger(tmp_path / "made")
+    content["stranger"] = Payload(tmp_path / "made")
     torch.save(content, tmp_path / "checkpoints" / "model.ckpt")
     with pytest.raises(UserError, match=r"model\.ckpt: cannot be read: Weights only load failed"):
         Comet(str(tmp_path), SOURCES)

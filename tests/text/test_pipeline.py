@@ -12,6 +12,8 @@ from nmtdeep.text.bpe import Bpe, learn
 from nmtdeep.text.pipeline import TextPipeline, words_of
 from nmtdeep.text.vocabulary import shared_or_separate
 
+from .test_bpe import words
+
 LINES = [
     'The cat\'s hat & the "dog" | <b> [x].',
     "A man, a plan; a canal: Panama!",
@@ -46,11 +48,6 @@ PIPELINE = pipeline()
 def test_raw_lines_come_back(line, languages):
     saved = pipeline(source=languages[0], target=languages[1])
     assert saved.target.join(saved.target.split(line)) == line
-
-
-words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(
-    lambda word: word.split() == [word]
-)
 
 
 @given(st.lists(words | st.sampled_from(["@@", "a@@", "</s>", "<pad>", "@-@"])))

@@ -3,7 +3,7 @@
 import unicodedata
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nmtdeep.config.load import read_config, resolve
@@ -105,6 +105,7 @@ pieces = st.sampled_from(
 )
 
 
+@settings(max_examples=50)
 @given(st.lists(pieces | st.just(" ")).map("".join) | st.text())
 @example("<a b='c d'")
 @pytest.mark.parametrize("language", ["en", "fr", "cs"])

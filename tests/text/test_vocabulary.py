@@ -8,6 +8,8 @@ from nmtdeep.config.text import Vocabulary as Config
 from nmtdeep.errors import DataError
 from nmtdeep.text.vocabulary import EOS, PAD, UNK, Vocabulary, shared_or_separate
 
+from .test_bpe import words
+
 COUNTS = {"the": 5, "b": 2, "a": 2, "rare": 1, "</s>": 9, "<filler0>": 9}
 
 
@@ -31,11 +33,6 @@ def test_words_stop_at_eos_and_drop_padding():
     assert vocabulary.words([0, 3, 2, 1, 4]) == ["the", "<unk>"]
     assert "the" in vocabulary
     assert "</s>" not in vocabulary
-
-
-words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(
-    lambda word: word.split() == [word]
-)
 
 
 @given(st.dictionaries(words, st.integers(1, 9), max_size=20))

@@ -11,7 +11,7 @@ from training.tiny import recipe_of, trained
 TICK = 0.5
 QUIET = {"validation": {"every": 40, "bleu": False, "best_by": "loss"}}
 SMALL = {"batches": {"tokens_per_update": 200, "group_tokens": 200}, **QUIET}
-STAGES = [{"encoder": 1, "epochs": 2}, {"encoder": 2, "updates": 9}]
+STAGES = [{"encoder": 1, "epochs": 1}, {"encoder": 2, "updates": 5}]
 
 
 def estimated(tiny_run, **training):
@@ -24,7 +24,7 @@ def estimated(tiny_run, **training):
 
 @pytest.mark.parametrize(
     "length",
-    [{"max_updates": 17}, {"max_updates": 500, "max_epochs": 4}, {"stages": STAGES}],
+    [{"max_updates": 12}, {"max_updates": 500, "max_epochs": 2}, {"stages": STAGES}],
     ids=["updates", "epochs", "stages"],
 )
 def test_it_has_the_updates_of_the_training(tiny_run, tmp_path, length):

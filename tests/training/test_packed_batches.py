@@ -32,20 +32,6 @@ def gradients(model, batches):
     return sums, {name: each.grad for name, each in model.named_parameters()}
 
 
-def test_a_row_has_the_ids_of_its_sentences(corpus):
-    batch = read_batch(corpus, np.array([2, 0]), packed=True)
-    assert batch.source.tolist() == [[*SOURCES[2], *SOURCES[0]]]
-    assert batch.target_output.tolist() == [[*TARGETS[2], *TARGETS[0]]]
-    assert batch.target_input.tolist() == [[EOS, *TARGETS[2][:-1], EOS, *TARGETS[0][:-1]]]
-    assert (batch.sentences, batch.longest, batch.cells) == (2, (7, 3), 12)
-    assert (batch.target_tokens, batch.padded_tokens, batch.real_tokens) == (5, 17, 17)
-    padded = read_batch(corpus, np.array([2, 0]))
-    assert batch.packing is not None
-    assert (
-        batch.packing[0].places.tolist() == (padded.source != 0).flatten().nonzero()[:, 0].tolist()
-    )
-
-
 @pytest.mark.parametrize("name", VARIANTS)
 def test_gradients_are_those_of_padded_batches(tiny_model, corpus, name):
     """Also of batches with padding behind the sentences, up to a capacity."""
@@ -55,13 +41,6 @@ def test_gradients_are_those_of_padded_batches(tiny_model, corpus, name):
         packed = read_batch(corpus, every, packed=True, capacity=filled)
         assert packed.capacity == filled
         assert_close(gradients(tiny_model(**VARIANTS[name]), [packed]), expected)
-
-
-def test_parts_of_a_row_have_its_gradients(tiny_model, corpus):
-    packed = read_batch(corpus, np.arange(4), packed=True)
-    parts = [packed.part(0, 1), packed.part(1, 4)]
-    assert sum(part.target_tokens for part in parts) == packed.target_tokens
-    assert_close(gradients(tiny_model(), parts), gradients(tiny_model(), [packed]))
 
 
 def test_packed_batches_have_every_sentence_and_equal_shares():

@@ -66,6 +66,7 @@ def test_a_training_with_8_bit_integers_learns_and_keeps_whole_weights(tiny_run,
         max_updates=12,
         quantization="int8",
         log_every=4,
+        validation={"bleu": False, "best_by": "loss"},
         schedule={"type": "linear", "lr": 0.02, "warmup_updates": 2},
         start_from={"path": str(tiny_run.path)},
     )

@@ -144,13 +144,6 @@ def test_a_run_keeps_the_tokenization_of_its_start(run, target, expected):
             check_run(run.path, with_validation(recipe, **changes), run.pipeline)
 
 
-def test_max_tokens_may_change(run):
-    save(reopened(run, run.recipe), Progress(update=1))
-    batches = run.recipe.training.batches.model_copy(update={"max_tokens": 100})
-    again = reopened(run, run.recipe.with_training(batches=batches))
-    assert again.changes == ("training.batches.max_tokens: null -> 100",)
-
-
 def test_a_run_without_the_key_was_scored_by_13a(run):
     recipe = into(run, "zh")
     save(reopened(run, recipe), Progress(update=1))

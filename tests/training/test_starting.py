@@ -205,13 +205,6 @@ def test_a_run_is_resumed_and_does_not_start_again(tiny_run, tmp_path, source):
         assert started_run(tiny_run, out, again).newest() == out / "checkpoint_3"
 
 
-def test_a_run_with_initial_values_does_not_get_others(tiny_run, tmp_path):
-    plain = started_run(tiny_run, tmp_path, recipe_from(tiny_run, None))
-    plain.save({"weight": torch.zeros(2)}, {}, Progress(update=3), planned=True)
-    with pytest.raises(UserError, match="started without --from, not from"):
-        started_run(tiny_run, tmp_path, recipe_from(tiny_run, tiny_run.path))
-
-
 def test_a_run_is_not_replaced_by_itself(tiny_run, source):
     recipe = recipe_from(tiny_run, source)
     with pytest.raises(UserError, match="is in the run itself: choose another --out"):

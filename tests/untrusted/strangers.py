@@ -1,6 +1,7 @@
 """Helpers for tests of untrusted directories."""
 
 import json
+import os
 import re
 import resource
 from collections.abc import Callable
@@ -14,6 +15,16 @@ from nmtdeep.errors import UserError
 from nmtdeep.files import write_sums
 
 SECRET = "root:x:0:0\n"
+
+
+class Payload:
+    """Unpickled, it makes a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.folder),)
 
 
 def refused(path: Path, kind: type[UserError] = UserError, load: Any = checkpoint.load) -> str:

@@ -24,19 +24,9 @@ from nmtdeep.errors import DataError, UserError
 from nmtdeep.files import write_sums
 from nmtdeep.preprocessing.inputs import check_free
 from nmtdeep.training.run_directory import open_run
-from untrusted.strangers import SECRET, forge, refused
+from untrusted.strangers import SECRET, Payload, forge, refused
 
 # Code
-
-
-class Payload:
-    """Unpickled, it makes a file."""
-
-    def __init__(self, file: Path) -> None:
-        self.file = file
-
-    def __reduce__(self) -> Any:
-        return os.mkdir, (str(self.file),)
 
 
 @pytest.mark.parametrize("name", [checkpoint.MODEL, checkpoint.OPTIMIZER, checkpoint.STATE])

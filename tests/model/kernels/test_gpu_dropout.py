@@ -51,17 +51,6 @@ def test_scale_and_dtype_are_those_of_torch(dtype):
     torch.testing.assert_close(y[both], scaled[both], rtol=rounding, atol=0)
 
 
-def test_only_a_compiler_on_a_gpu_gets_it():
-    x = torch.ones(2, 3)
-    assert not gpu_dropout.supports(x)
-    with mock.patch("torch.compiler.is_compiling", lambda: True):
-        assert not gpu_dropout.supports(x)
-    with mock.patch.object(gpu_dropout, "supports", lambda _: True):
-        meta = torch.ones(2, 3, device="meta")
-        with mock.patch.object(gpu_dropout, "dropout", lambda x, p: (x, p)):
-            assert kernels.dropout(meta, 0.25, training=True) == (meta, 0.25)
-
-
 def test_compiled_layer_keeps_seeds_and_no_masks():
     """Gradients are those of the same elements, which backward finds from the seed."""
     torch.compiler.reset()

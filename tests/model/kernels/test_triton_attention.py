@@ -1,21 +1,11 @@
-"""Attention of packed sentences on a GPU: which kernel is chosen, and when Triton is imported."""
+"""Attention of packed sentences on a GPU: which kernel is chosen."""
 
-import subprocess
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from nmtdeep.model.kernels import gpu_attention
-
-ROOT = Path(__file__).parents[3]
-
-
-def test_triton_is_imported_by_its_first_use_only():
-    code = "import sys, nmtdeep.training.step; sys.exit('triton' in sys.modules)"
-    subprocess.run((sys.executable, "-c", code), cwd=ROOT, check=True)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +26,3 @@ def test_choice(dtype, size, longest, triton, expected, monkeypatch):
     monkeypatch.setattr(gpu_attention, "TRITON", triton)
     x = SimpleNamespace(dtype=dtype, device=torch.device("cuda"), is_cuda=True)
     assert gpu_attention.form(x, size, longest) == expected
-
-
-def test_a_cpu_has_no_kernel_for_packed_sentences():
-    assert gpu_attention.form(torch.ones(1, 3, 192, dtype=torch.bfloat16), 64, 3) is None

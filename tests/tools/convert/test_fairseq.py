@@ -1,7 +1,6 @@
 """Converted checkpoints compute fairseq's logits; others are refused, and no code is run."""
 
 import math
-import os
 import zipfile
 from argparse import Namespace
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from untrusted.strangers import Payload
 
 from nmtdeep import checkpoint
 from nmtdeep.config.decoding import DecodingOptions
@@ -83,22 +83,14 @@ def test_codes_and_languages_make_a_pipeline_for_raw_text(tmp_path):
     assert pipeline.target.join(["w@@", "2", "!"]) == "w2!"
 
 
-class Exploit:
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def __reduce__(self) -> Any:
-        return os.mkdir, (str(self.folder),)
-
-
 @pytest.mark.parametrize("zipped", [True, False])
 @pytest.mark.parametrize("where", ["args", "model", "inside args"])
 def test_no_code_in_a_checkpoint_is_run(tmp_path, where, zipped):
     like, folder = FairseqLike(), tmp_path / "folder"
     _, dictionaries = written(tmp_path, like)
-    content = like.file(**{where: Exploit(folder)})
+    content = like.file(**{where: Payload(folder)})
     if where == "inside args":
-        content = like.file(args=Namespace(**vars(like.args), more=Exploit(folder)))
+        content = like.file(args=Namespace(**vars(like.args), more=Payload(folder)))
     file = tmp_path / "bad.pt"
     torch.save(content, file, _use_new_zipfile_serialization=zipped)
     with pytest.raises(CheckpointError, match=r"posix\.mkdir" if zipped else "without running"):

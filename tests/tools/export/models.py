@@ -19,7 +19,7 @@ from nmtdeep.training.loss import batch_loss
 
 TYPES = 30
 TOKENS = [*SPECIALS, *(f"type{number}" for number in range(len(SPECIALS), TYPES))]
-SETTINGS = DecodingOptions(beam=4, lenpen=0.0, max_length_factor=0, max_length_constant=150)
+SETTINGS = DecodingOptions(beam=4, lenpen=0.0, max_length_factor=0, max_length_constant=80)
 STACKS = {
     "encoder": {"depth": 2, "heads": 4, "feed_forward": 48},
     "decoder": {"depth": 1, "heads": 2, "feed_forward": 40},
@@ -38,7 +38,7 @@ def sentences(lengths: list[int], seed: int = 5) -> list[list[int]]:
     return [[*random.integers(len(SPECIALS), TYPES, length).tolist(), EOS] for length in lengths]
 
 
-SOURCES = sentences([1, 2, 5, 7, 9, 12] * 2 + [40, 140])
+SOURCES = sentences([1, 2, 5, 7, 9, 12] * 2 + [40, 70])
 
 
 def update(model: Transformer, optimizer: Any, sources: list[Any], targets: list[Any]) -> float:

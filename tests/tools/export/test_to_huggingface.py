@@ -65,7 +65,7 @@ def padded(rows: list[list[int]]) -> torch.Tensor:
 
 @torch.inference_mode()
 def largest_difference(theirs: Any, model: Transformer, start: int) -> float:
-    """The largest difference of logits, over sentences of up to 140 tokens on both sides."""
+    """The largest difference of logits, over sentences of up to 70 tokens on both sides."""
     source, target = padded(SOURCES), padded([[EOS, *ids[:-1]] for ids in SOURCES])
     ours = model.output(model(source, target))
     mask = source != PAD
