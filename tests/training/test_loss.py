@@ -1,4 +1,4 @@
-"""The chunked loss against a dense matrix of targets, by hand, and with a penalty."""
+"""The chunked loss against a dense matrix of targets, and with a penalty."""
 
 import math
 
