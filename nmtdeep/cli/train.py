@@ -132,6 +132,7 @@ def train(
         resolved = resolved.with_training(start_from=StartFrom(path=str(source)))
     if dry_run:
         from nmtdeep.config.render import display
+        from nmtdeep.tables import show
         from nmtdeep.training.opening import dry_run as plan
 
         messages = plan(
@@ -144,7 +145,8 @@ def train(
             overwrite=overwrite,
             verify=verify,
         )
-        typer.echo("\n".join([display(resolved), *messages]))
+        typer.echo(display(resolved))
+        show(*messages)
         if estimate:
             from nmtdeep.training.estimate import estimate as hours
 
