@@ -136,7 +136,8 @@ def say(text: str, stream: TextIO) -> None:
 
 def _fitted(text: str, columns: int) -> str:
     """Lines broken between words, the rest of each below its beginning or its value."""
-    console, lines = Console(width=columns), []
+    console = Console(width=columns)
+    lines: list[str] = []
     for line in text.split("\n"):
         start = _START.match(line)
         begin = line[: start.end()] if start and cell_len(start[0]) < columns // 2 else ""

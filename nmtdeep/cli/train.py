@@ -53,7 +53,7 @@ def _overrides(*, minutes: str | None, **given: str | None) -> list[str]:
     if minutes is not None:
         if given["max_updates"] is not None:
             hint = "pass training.max_minutes to end such a training by the clock"
-            raise UserError("excludes --max-updates", where="--minutes", hint=hint)
+            raise UserError("cannot be combined with --max-updates", where="--minutes", hint=hint)
         changes = [f"training.max_minutes={minutes}", "training.max_updates=auto"]
     for key in KEYS:
         value = given[key.rpartition(".")[2]]

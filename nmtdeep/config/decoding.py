@@ -141,8 +141,8 @@ def decoding_options(
         what = f"{options.n_best} translations need a beam at least as large, not {options.beam}"
         raise UserError(what, where=spelled("n_best"), hint=f"raise {spelled('beam')}")
     if options.mbr and options.rerank:
-        hint = "leave one of them out"
-        raise UserError(f"excludes {spelled('mbr')}", where=spelled("rerank"), hint=hint)
+        what, hint = f"cannot be combined with {spelled('mbr')}", "leave one of them out"
+        raise UserError(what, where=spelled("rerank"), hint=hint)
     if options.processes > 1 and options.threads:
         what, hint = "each of several processes has one thread", f"leave out {spelled('threads')}"
         raise UserError(what, where=spelled("processes"), hint=hint)
