@@ -213,8 +213,8 @@ def locate(path: Path) -> Path:
         what, hint = "does not exist", "pass a run directory or a checkpoint inside one"
     elif path.is_file():
         inside = (path.parent / STATE).is_file()
-        what = "a file"
-        hint = f"pass the directory that it is in, {path.parent}" if inside else "pass a run"
+        what, hint = "a file, not a run or a checkpoint", "pass a run directory"
+        hint = f"pass the directory that it is in, {path.parent}" if inside else hint
     elif (path / INDEX_FILE).is_file():
         what, hint = "a data directory", "pass the run directory of a model that was trained on it"
     elif (path / "source.spm").is_file():

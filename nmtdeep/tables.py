@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any, Literal, TextIO
+from typing import Literal, TextIO
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
@@ -16,13 +18,15 @@ from nmtdeep.errors import printable
 
 # Least width of a column of text on a screen, and the width of a pipe or a file.
 FOLDED, WIDE = 20, 10_000
+# What the rest of a broken line is indented by: spaces, an arrow, or a name and two spaces.
+_START = re.compile(r" +(-> )?|\S+( \S+)* {2,}")
 
 
 class _Fitted(Table):
     """A table between a title and a note.
 
-    On a screen that is too narrow for it, each number has a line of its own, after the texts of
-    its row and its heading.
+    On a screen that is too narrow for it, each number has a line of its own with its heading, below
+    the texts of its row.
 
     Attributes:
         cells: by row.
@@ -50,10 +54,9 @@ class _Fitted(Table):
         headings = [str(column.header) for column in self.columns[self.texts :]]
         for row in self.cells:
             name, numbers = row[: self.texts], row[self.texts :]
+            yield Text("  ").join(name)
             for heading, number in zip(headings, numbers, strict=True):
-                yield Text("  ").join([*name, Text.assemble(heading, " ", number)])
-            if not numbers:
-                yield Text("  ").join(name)
+                yield Text.assemble("  ", heading, " ", number)
 
 
 def table(
@@ -101,12 +104,12 @@ def show(*parts: RenderableType, console: Console | None = None) -> None:
     """Print tables and text: fitted to a terminal, or as plain lines of any length."""
     console = console or Console()
     for part in parts:
-        each = Text(part) if isinstance(part, str) else part
-        if console.is_terminal:
-            console.print(each)
-        else:
-            lines = "\n".join(_plain(each))
-            console.print(lines, soft_wrap=True, markup=False, highlight=False, emoji=False)
+        if console.is_terminal and not isinstance(part, str):
+            console.print(part)
+            continue
+        lines = part if isinstance(part, str) else "\n".join(_plain(part))
+        lines = _fitted(lines, console.width) if console.is_terminal else lines
+        console.print(lines, soft_wrap=True, markup=False, highlight=False, emoji=False)
 
 
 def as_lines(result: Table) -> list[str]:
@@ -121,10 +124,28 @@ def _plain(part: RenderableType) -> list[str]:
     return [line.rstrip() for line in captured.get().splitlines()]
 
 
-def screen(stream: TextIO) -> Console:
-    """Prints text as it is; a terminal gets its lines broken between words."""
-    plain: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
-    return Console(file=stream, soft_wrap=not stream.isatty(), **plain)
+def columns(stream: TextIO) -> float:
+    """Width of a terminal; of a pipe or a file, infinity."""
+    return Console(file=stream).width if stream.isatty() else math.inf
+
+
+def say(text: str, stream: TextIO) -> None:
+    """Print text as it is; a terminal gets its lines broken between words."""
+    show(text, console=Console(file=stream, force_terminal=stream.isatty()))
+
+
+def _fitted(text: str, columns: int) -> str:
+    """Lines broken between words, the rest of each below its beginning or its value."""
+    console = Console(width=columns)
+    lines: list[str] = []
+    for line in text.split("\n"):
+        start = _START.match(line)
+        begin = line[: start.end()] if start and cell_len(start[0]) < columns // 2 else ""
+        indent = cell_len(begin)
+        rest = Text(line[len(begin) :]).wrap(console, columns - indent) or [Text("")]
+        pieces = [piece.plain.rstrip() for piece in rest]
+        lines.append(begin + f"\n{' ' * indent}".join(pieces))
+    return "\n".join(lines)
 
 
 def describe(lines: Sequence[tuple[str, str]]) -> str:

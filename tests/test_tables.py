@@ -41,7 +41,23 @@ def test_numbers_are_whole_and_rows_have_names(width):
 
 def test_narrow_lines_name_row_and_column():
     screen = shown(tables.table(("split", "read", "kept"), [("train", "3,368", "7")]), 12)
-    assert screen.splitlines() == ["train  read ", "3,368", "train  kept ", "7"]
+    assert screen.splitlines() == ["train", "  read 3,368", "  kept 7"]
+
+
+def test_a_line_that_is_too_long_goes_on_below_its_value():
+    lines = "time    tokenize 1.9 s, learn BPE\n  -> zwei frauen\nno value begins here\n"
+    assert shown(lines, 18).split("\n") == [
+        "time    tokenize",
+        "        1.9 s,",
+        "        learn BPE",
+        "  -> zwei frauen",
+        "no value begins",
+        "here",
+        "",
+        "",
+    ]
+    assert shown(lines, 18, terminal=False) == f"{lines}\n"
+    assert all(len(line) <= 9 for line in shown("anotherlongword  x " * 2, 9).split("\n"))
 
 
 def test_a_pipe_gets_plain_lines_of_any_length():

@@ -81,6 +81,7 @@ def measure(
         conditions | text,
         summary,
         form="#.3g",
+        apart="model",
         drawn=outer if over_updates else rows,
         x="update" if over_updates else "layer",
     )

@@ -58,7 +58,8 @@ class Measurement:
         conditions: what the rows depend on, by name; a mapping for each model.
         summary: cells of the table's rows by heading; None: those of all rows.
         form: format of fractions in the table.
-        note: a line below the table.
+        apart: the heading whose values have a table each, as its title.
+        note: a line below each table.
         drawn: the rows in the picture; None: all.
         x: the column `x` of the picture, if its rows have several.
         panels: what the rows with a value in the column `panel` hold, if not the same.
@@ -69,6 +70,7 @@ class Measurement:
     conditions: dict[str, Any]
     summary: Sequence[Mapping[str, object]] | None = None
     form: str = ".3f"
+    apart: str = ""
     note: str = ""
     drawn: Sequence[Any] | None = None
     x: str = ""
@@ -90,15 +92,19 @@ class Measurement:
 
     @property
     def tables(self) -> list[Table]:
-        """The table; none if it has no rows."""
+        """The tables; none if there are no rows."""
         labels = [column.label for column in columns(self.rows).values()]
         everything = [dict(zip(labels, row, strict=True)) for row in self.rows]
         shown = everything if self.summary is None else self.summary
-        if not shown:
-            return []
-        headings, cells = list(shown[0]), [list(map(self._cell, row.values())) for row in shown]
-        names = takewhile(lambda cell: isinstance(cell, str), shown[0].values())
-        return [tables.table(headings, cells, text=len([*names]), note=self.note)]
+        parts: dict[object, list[dict[str, object]]] = {}
+        for row in map(dict, shown):
+            parts.setdefault(row.pop(self.apart, ""), []).append(row)
+        return [self._table(str(title), part) for title, part in parts.items()]
+
+    def _table(self, title: str, rows: list[dict[str, object]]) -> Table:
+        cells = [list(map(self._cell, row.values())) for row in rows]
+        names = len([*takewhile(lambda cell: isinstance(cell, str), rows[0].values())])
+        return tables.table([*rows[0]], cells, text=names, title=title, note=self.note)
 
     def _cell(self, value: object) -> object:
         if isinstance(value, float):

@@ -52,7 +52,7 @@ def measure(
         peak = {"highest": highest.lr, "at update": highest.update}
         summary.append(place | {"first lr": first.lr} | peak | {"last": end.lr})
     title = "Learning rate over the training"
-    return Measurement(title, rows, schedules | epoch, summary, form=".3e")
+    return Measurement(title, rows, schedules | epoch, summary, form=".3e", apart="recipe")
 
 
 def learning_rates(

@@ -32,7 +32,7 @@ class LayerSimilarity(NamedTuple):
     """sim(layer, 0), sim(layer, layer - 1) and sim_in(layer); layer 0 is the embedding."""
 
     model: Annotated[str, Column("model", role="curve")]
-    layer: Annotated[int, Column("encoder layer (0: embedding)", role="x")]
+    layer: Annotated[int, Column("layer", role="x")]
     to_embedding: Annotated[float, Column("to embedding", "cosine", role="y")]
     to_previous: Annotated[float | None, Column("to layer below", "cosine", role="y")]
     inter: Annotated[float, Column("inter-similarity", "cosine", role="y")]
@@ -50,7 +50,8 @@ def measure(models: Mapping[str, Loaded], data: DataDirectory, split: str) -> Me
     ]
     origins = {name: origin(loaded) for name, loaded in models.items()}
     text = {"sentences": len(corpus), "split": split, "numbers": "fp32"}
-    return Measurement("Similarity of encoder layers", rows, origins | text)
+    title = "Similarity of encoder layers; layer 0 is the embedding"
+    return Measurement(title, rows, origins | text, note="layer 0 is the embedding")
 
 
 @torch.inference_mode()

@@ -92,7 +92,11 @@ def gradients(
         others = [name for name in names if not Path(name).is_dir()]
         _refuse(models[0][0], [*others, *changes, *(["--depths"] if depths else [])])
     else:
-        for name, depth in product(names, (depths or "6,12,18,20").split(",")):
+        numbers = (depths or "6,12,18,20").split(",")
+        if not all(number.strip().isdecimal() for number in numbers):
+            what = f"must be numbers with commas between them, not {depths!r}"
+            raise UserError(what, where="--depths", hint="pass some such as 6,12")
+        for name, depth in product(names, numbers):
             both = [f"model.encoder.depth={depth}", f"model.decoder.depth={depth}"]
             models.append((name, load_recipe(name, [*changes, *both])))
     say = partial(typer.echo, err=True)

@@ -105,15 +105,28 @@ def usage_error(error: typer.TyperException) -> UserError:
 def _cure(name: str, ctx: Any) -> str:
     """What to write instead of an option that does not exist; empty if nothing is similar."""
     from nmtdeep.config.spelling import did_you_mean, instead
+    from nmtdeep.config.values import listed
 
     if use := instead(" ".join(ctx.command_path.split()[1:2]), name):
         return use if use[:1] != "-" else f"write {use}"
     parameters = ctx.command.params
     key = name.strip("-") if "." in name else instead("key", name)
-    if key and {"overrides", "subjects"} & {each.name for each in parameters}:
+    takes_keys = {"overrides", "subjects"} & {each.name for each in parameters}
+    if key and takes_keys:
         full = key if "." in key else f"model.encoder.{key}"
         return key if " " in key else f"write {full}=VALUE, without dashes"
+    if takes_keys and (found := _keys_named(name)):
+        return f"write {listed(f'{each}=VALUE' for each in found)}, without dashes"
     return did_you_mean(name, [option for each in parameters for option in each.opts])
+
+
+def _keys_named(name: str) -> list[str]:
+    """The keys of a recipe, such as model.width, whose last part is this option; at most four."""
+    from nmtdeep.config.problems import keys
+
+    last = name.strip("-").replace("-", "_")
+    found = [".".join(path) for path in keys() if path[-1] == last]
+    return found if len(found) <= 4 else []
 
 
 def long_name(parameter: Any) -> str:

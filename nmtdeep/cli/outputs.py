@@ -98,8 +98,7 @@ class Outputs:
             return
         from nmtdeep.tables import show
 
-        show(*measurement.tables)
-        typer.echo(measurement.signature)
+        show(*measurement.tables, measurement.signature)
 
 
 WrittenTo = Annotated[Outputs, bundle(Outputs)]

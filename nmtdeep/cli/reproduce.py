@@ -55,7 +55,7 @@ def reproduce(
         tables.show(*tool.measured(name, text))
     figure = tool.figure(name)
     if figure:
-        typer.echo(f"The figure has no numbers. The paper: {figure['says']}.")
+        tables.show(f"The figure has no numbers. The paper: {figure['says']}.")
     for command in figure.get("commands", ()):
         words = [str(data) if word == "DATA" and data else word for word in command.split()]
         typer.echo(f"$ {shlex.join(words)}")
@@ -64,8 +64,8 @@ def reproduce(
 
             app(words[1:], prog_name="nmtdeep", standalone_mode=False)
     rows, commands = tool.trained(name)
-    if rows is not None:
-        tables.show(rows)
+    if rows:
         estimate = "nmtdeep train RECIPE --data DATA --dry-run --estimate"
-        typer.echo(f"\nThe first commands for one of them; {estimate} prints its hours here:\n")
+        then = f"The first commands for one of them; {estimate} prints its hours here:"
+        tables.show(*rows, f"\n{then}\n")
         typer.echo(commands)

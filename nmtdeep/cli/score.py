@@ -92,6 +92,7 @@ def score(
     from nmtdeep.scoring.report import measure, plain_lines, records
     from nmtdeep.scoring.texts import read_texts
     from nmtdeep.scoring.warnings import warnings
+    from nmtdeep.tables import show
 
     metrics = list(dict.fromkeys(metric or _usual(model)))
     preparation = _preparation(metrics, tokenize, replace_punctuation=replace_unicode_punctuation)
@@ -103,8 +104,11 @@ def score(
     comet = _comet(comet_model, source, texts, options.device) if "comet" in metrics else None
     made = scorers(metrics, preparation=preparation, comet=comet)
     rows = measure(texts, made, test=paired, trials=trials)
-    as_text = json.dumps(records(texts.hypotheses.name, rows), ensure_ascii=False, indent=1)
-    typer.echo(as_text if as_json else "\n".join(plain_lines(rows)))
+    if as_json:
+        found = records(texts.hypotheses.name, rows)
+        typer.echo(json.dumps(found, ensure_ascii=False, indent=1))
+    else:
+        show("\n".join(plain_lines(rows)))
 
 
 def _check_use(model: object, files: Sequence[Path], given: Collection[str]) -> None:

@@ -53,7 +53,7 @@ def _overrides(*, minutes: str | None, **given: str | None) -> list[str]:
     if minutes is not None:
         if given["max_updates"] is not None:
             hint = "pass training.max_minutes to end such a training by the clock"
-            raise UserError("excludes --max-updates", where="--minutes", hint=hint)
+            raise UserError("cannot be combined with --max-updates", where="--minutes", hint=hint)
         changes = [f"training.max_minutes={minutes}", "training.max_updates=auto"]
     for key in KEYS:
         value = given[key.rpartition(".")[2]]
@@ -132,6 +132,7 @@ def train(
         resolved = resolved.with_training(start_from=StartFrom(path=str(source)))
     if dry_run:
         from nmtdeep.config.render import display
+        from nmtdeep.tables import show
         from nmtdeep.training.opening import dry_run as plan
 
         messages = plan(
@@ -144,7 +145,8 @@ def train(
             overwrite=overwrite,
             verify=verify,
         )
-        typer.echo("\n".join([display(resolved), *messages]))
+        typer.echo(display(resolved))
+        show(*messages)
         if estimate:
             from nmtdeep.training.estimate import estimate as hours
 

@@ -51,10 +51,10 @@ def translate(
         from nmtdeep.devices import cores
         from nmtdeep.preprocessing.progress import ProgressBar
 
-    if resume and alignments is not None:
-        raise UserError("excludes --resume", where="--alignments", hint="leave one of them out")
-    if resume and overwrite:
-        raise UserError("excludes --resume", where="--overwrite", hint="leave one of them out")
+    for option, is_given in (("--alignments", alignments is not None), ("--overwrite", overwrite)):
+        if resume and is_given:
+            what, hint = "cannot be combined with --resume", "leave one of them out"
+            raise UserError(what, where=option, hint=hint)
     output = "-" if output == "/dev/stdout" else output
     lines = streams.check(source, output)
     hint = f"{REPLACE}, or --resume to continue it"

@@ -76,14 +76,14 @@ class DecodingOptions(Decoding):
     )
     mbr: Annotated[str, Field(pattern=MBR)] | None = Field(
         None,
-        description="choose the sample that is nearest to all others, of `samples` that are drawn "
+        description="choose the sample that is nearest to all others of those that are drawn "
         "(minimum Bayes risk): by chrf (extra `mbr`), or by comet:MODEL, which scores each against "
-        "each, samples x samples pairs a line",
+        "each, N x N pairs a line for N samples",
     )
     rerank: Annotated[str, Field(pattern=KIWI)] | None = Field(
         None,
-        description="choose among all translations of the beam, or with --sampling among "
-        "`samples`, by comet-kiwi:MODEL, a COMET model that needs no reference",
+        description="choose among all translations of the beam, or with --sampling among the "
+        "samples, by comet-kiwi:MODEL, a COMET model that needs no reference",
     )
     samples: Annotated[int, Field(ge=2, le=4096, strict=True)] = Field(
         64, description="number of samples to choose among"
@@ -141,8 +141,8 @@ def decoding_options(
         what = f"{options.n_best} translations need a beam at least as large, not {options.beam}"
         raise UserError(what, where=spelled("n_best"), hint=f"raise {spelled('beam')}")
     if options.mbr and options.rerank:
-        hint = "leave one of them out"
-        raise UserError(f"excludes {spelled('mbr')}", where=spelled("rerank"), hint=hint)
+        what, hint = f"cannot be combined with {spelled('mbr')}", "leave one of them out"
+        raise UserError(what, where=spelled("rerank"), hint=hint)
     if options.processes > 1 and options.threads:
         what, hint = "each of several processes has one thread", f"leave out {spelled('threads')}"
         raise UserError(what, where=spelled("processes"), hint=hint)

@@ -58,7 +58,7 @@ TEMPERATURE = "temperature"
 
 def _check_mixture(mixture: dict[str, float]) -> dict[str, float]:
     if TEMPERATURE in mixture and len(mixture) > 1:
-        what = "a temperature excludes weights of corpora"
+        what = "a temperature cannot be combined with weights of corpora"
         raise ConflictError(what, TEMPERATURE, hint="leave out one of them")
     return mixture
 

@@ -247,7 +247,7 @@ class Worker:
 def _quantize(model: Transformer, options: DecodingOptions, device: torch.device) -> None:
     problem, hint = "", "leave out --quantize, or use --precision bf16"
     if options.precision not in ("auto", "fp32"):
-        problem, hint = f"int8 excludes {options.precision}", "leave out --precision"
+        problem, hint = f"int8 cannot be combined with {options.precision}", "leave out --precision"
     elif device.type != "cpu":
         problem, hint = "int8 needs a CPU", "use --device cpu, or --precision bf16 on a GPU"
     elif not pack(model, QuantizedLinear):

@@ -60,7 +60,7 @@ def writable(output: str) -> Iterator[None]:
         raise UserError(
             f"cannot be written: {error.strerror or error}",
             where=output,
-            hint="make room or choose another --output",
+            hint="check that its folder exists and has room, or choose another --output",
         ) from error
 
 

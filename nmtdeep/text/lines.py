@@ -171,7 +171,7 @@ def find_side(prefix: Path, language: str) -> Path:
     if len(found) > 1:
         raise UserError(f"{found[1]} exists too", where=found[0], hint="remove or rename one")
     if not found:
-        hint = "pass the prefix, without the language, and check the languages (-s, -t)"
+        hint = "pass the prefix, without the language, and check the languages (preprocess -s, -t)"
         if prefix.suffix in (".json", ".csv", ".txt"):
             hint = "a file with both languages ends in .tsv (source, tab, target) or .jsonl"
         raise DataError(f"neither this file nor {paths[1]} exists", where=plain, hint=hint)

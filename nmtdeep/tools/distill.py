@@ -23,6 +23,7 @@ from nmtdeep.errors import DataError, UserError
 from nmtdeep.preprocessing.progress import ProgressBar
 from nmtdeep.text.lines import find_side, read_lines
 from nmtdeep.text.pairs import form_of
+from nmtdeep.units import percent
 
 Pick = Literal["best", "reference"]
 Metric = Literal["chrf", "bleu"]
@@ -87,7 +88,8 @@ class Summary:
             yield f"dropped, {name}", f"{self.counts[name]:,}"
         for name in ("copy of the source", "repeated words", "equal to the reference"):
             if name in self.counts:
-                yield name, f"{self.counts[name]:,} ({self.counts[name] / max(self.kept, 1):.1%})"
+                share = percent(self.counts[name] / max(self.kept, 1))
+                yield name, f"{self.counts[name]:,} ({share})"
         for name, count in self.words.items():
             yield f"words per {name}", f"{count / max(self.kept, 1):.1f}"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nmtdeep import averaging, checkpoint
+from nmtdeep import averaging, checkpoint, tables
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.load import read_config
 from nmtdeep.config.recipe import Recipe
@@ -20,7 +20,6 @@ from nmtdeep.scoring.metrics import best_figure, usual_metrics, validation_metri
 from nmtdeep.scoring.report import score_table
 from nmtdeep.scoring.stored import store, stored_scores
 from nmtdeep.scoring.warnings import without_ter
-from nmtdeep.tables import screen
 from nmtdeep.training import starting
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.run_directory import CANDIDATE, LOG
@@ -61,7 +60,7 @@ def finish(
     with (run / LOG).open("a", encoding="utf-8") as log:
 
         def say(text: str) -> None:
-            screen(sys.stdout).print(printable(text))
+            tables.say(printable(text), sys.stdout)
             log.write(f"{printable(text)}\n")
 
         if not stored or (final_scores and not set(held_out) <= set(stored.scores)):

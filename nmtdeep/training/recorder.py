@@ -15,10 +15,10 @@ from typing import Any
 
 import torch
 
+from nmtdeep import tables
 from nmtdeep.checkpoint import RECORDS
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.errors import UserError, printable
-from nmtdeep.tables import screen
 from nmtdeep.training.divergence import PATIENCE
 from nmtdeep.training.loggers import Kind, Logger, chosen
 from nmtdeep.training.memory import peak_memory
@@ -99,10 +99,12 @@ def log_details(record: dict[str, Any]) -> str:
     return " | ".join(parts)
 
 
-def folded(line: str, columns: int) -> str:
+def folded(line: str, columns: float) -> str:
     """A line of the log on a screen: broken only after a `|`, if it is too long for it."""
+    if len(line) <= columns:
+        return line
     kept = line.replace(" ", "\xa0").replace("|\xa0", "| ")  # where no line is broken
-    wrapped = fill(kept, columns, subsequent_indent="  ", break_on_hyphens=False)
+    wrapped = fill(kept, int(columns), subsequent_indent="  ", break_on_hyphens=False)
     return wrapped.replace("\xa0", " ")
 
 
@@ -175,7 +177,7 @@ class Recorder:
         """Print a message, or what is `shown` in its place, and write it to the log."""
         self.log(text)
         if not self.quiet:
-            screen(sys.stderr).print(shown or text)
+            tables.say(shown or text, sys.stderr)
 
     def updated(self, result: UpdateResult) -> None:
         """Count one update, and report its problems."""
@@ -231,8 +233,8 @@ class Recorder:
             "eta": left,
         }
         self._record(record)
-        columns = screen(sys.stderr).width if sys.stderr.isatty() else math.inf
-        self.say(f"{log_line(record)} | {log_details(record)}", log_line(record, columns))
+        shown = log_line(record, tables.columns(sys.stderr))
+        self.say(f"{log_line(record)} | {log_details(record)}", shown)
         self._results.clear()
         self.restart()
 
@@ -272,7 +274,7 @@ class Recorder:
         line += f" | {seconds:.1f} s"
         if progress.is_best:
             line += " | best so far"
-        self.say(line, folded(line, screen(sys.stderr).width) if sys.stderr.isatty() else "")
+        self.say(line, folded(line, tables.columns(sys.stderr)))
         if validation.sample is not None:
             self.say("  {}\n  -> {}".format(*validation.sample))
 

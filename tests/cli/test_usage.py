@@ -73,6 +73,8 @@ def test_the_example_parses(path):
     ("line", "said"),
     [
         ("translate --modle x", "no such option: --modle: did you mean --model?"),
+        ("train demo --ema 0.9", "no such option: --ema: write training.ema=VALUE, without dashes"),
+        ("train demo --width 9", "no such option: --width: write model.width=VALUE, model.encoder"),
         ("--xyz", "no such option: --xyz: see `nmtdeep --help`"),
         ("export r -o o --to hugginface", "--to: must be ctranslate2, huggingface or firefox"),
         ("grow r --out o", "Missing option '--layers': see `nmtdeep grow --help`"),

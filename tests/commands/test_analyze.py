@@ -29,8 +29,8 @@ def test_gradients_of_two_recipes(nmtdeep, data):
     assert {row["model"] for row in rows} == {"tiny.yaml", "scaled.yaml"}
     assert all(float(row["gradient_norm"]) > 0 for row in rows)
     shown = [line.split() for line in done.out.splitlines() if "encoder " in line]
-    assert [line[2:4] for line in shown] == [["1", "0"], ["3", "0"]] * 2
-    first, middle, top, ratio = map(float, shown[1][4:])
+    assert [line[1:3] for line in shown] == [["1", "0"], ["3", "0"]] * 2
+    first, middle, top, ratio = map(float, shown[1][3:])
     norms = [float(row["gradient_norm"]) for row in rows[2:5]]
     assert [first, middle, top] == pytest.approx(norms, rel=1e-2)
     assert ratio == pytest.approx(norms[0] / norms[2], rel=1e-2)

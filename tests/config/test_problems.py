@@ -142,7 +142,7 @@ def test_invalid_names(name):
             "training.validation.comet",
             "bleu: true",
         ),
-        ("training.mixture={temperature: 2, a: 1}", "training.mixture.temperature", "excludes"),
+        ("training.mixture={temperature: 2, a: 1}", "training.mixture.temperature", "combined"),
     ],
 )
 def test_an_override_that_means_nothing(override, key, word):

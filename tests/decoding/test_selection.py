@@ -105,7 +105,7 @@ def test_a_model_of_the_other_kind_is_refused(tiny_run, folder, option, kind, pr
     [
         ({"mbr": "bleu"}, "mbr: must be chrf or comet:MODEL, not 'bleu': MODEL is"),
         ({"rerank": "comet:x"}, "rerank: must be comet-kiwi:MODEL, not 'comet:x'"),
-        ({"mbr": "chrf", "rerank": "comet-kiwi:x"}, "rerank: excludes mbr"),
+        ({"mbr": "chrf", "rerank": "comet-kiwi:x"}, "rerank: cannot be combined with mbr"),
     ],
 )
 def test_options_that_are_wrong(options, problem):

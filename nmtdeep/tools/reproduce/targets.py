@@ -90,22 +90,26 @@ def figure(name: str) -> dict[str, Any]:
     return found
 
 
-def trained(name: str) -> tuple[Table | None, str]:
-    """The rows of a table that have recipes, and the commands that train one; or nothing."""
+def trained(name: str) -> tuple[list[Table | str], str]:
+    """The rows of a table that have recipes, by folder, and the commands that train one."""
     recipes = _recipes(name.partition("/")[0]).get(name, {})
-    rows = [_row(each, recipe) for each, recipe in recipes.items()]
-    if not rows:
-        return None, ""
-    title = next(iter(recipes.values())).reference.paper
-    headings = ("recipe", "row", "printed scores", "parameters, printed", "ours")
-    note = "ours: of the recipe's model, with the vocabulary that the paper's counts imply"
-    note = note if any(row[-1] for row in rows) else ""
-    shown = tables.table(headings, rows, text=3, title=title, note=note)
+    folders: dict[str, list[tuple[str, ...]]] = {}
+    for each, recipe in recipes.items():
+        folders.setdefault(each.rpartition("/")[0], []).append(_row(each, recipe))
+    if not folders:
+        return [], ""
+    headings = ("recipe", "row", "scores in the paper", "parameters", "ours")
+    note = "ours: parameters of the recipe's model, with the vocabulary that the paper's imply"
+    shown: list[Table | str] = [next(iter(recipes.values())).reference.paper]
+    for folder, rows in folders.items():
+        below = note if any(row[-1] for row in rows) else ""
+        title = f"Recipes in {folder}/"
+        shown.append(tables.table(headings, rows, text=3, title=title, note=below))
     return shown, _commands(name.partition("/")[0])
 
 
 def _row(name: str, recipe: Recipe) -> tuple[str, ...]:
-    """Recipe, row, printed scores, parameters as printed, and ours."""
+    """Recipe in its folder, row, printed scores, parameters as printed, and ours."""
     reference = recipe.reference
     scores = ", ".join(f"{metric} {score:g}" for metric, score in reference.scores.items())
     types = published()["vocabularies"].get(name.rpartition("/")[0])
@@ -113,7 +117,7 @@ def _row(name: str, recipe: Recipe) -> tuple[str, ...]:
     if types and reference.parameters:
         digits = len(reference.parameters.partition(".")[2].rstrip("M"))
         ours = f"{parameters(recipe, types) / 1e6:.{digits}f}M"
-    return name, reference.row, scores or "none", reference.parameters, ours
+    return name.rpartition("/")[2], reference.row, scores or "none", reference.parameters, ours
 
 
 def parameters(recipe: Recipe, types: Sequence[int]) -> int:
