@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from nmtdeep.analysis.attention import attention_maps
-from nmtdeep.checkpoint import load
+from nmtdeep.checkpoint import load_model
 from nmtdeep.decoding.alignment import links, word_numbers
 from nmtdeep.text.vocabulary import EOS
 
@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("multi30k", type=Path)
     options = parser.parse_args()
-    loaded = load(options.run)
+    loaded = load_model(options.run)
     sides = loaded.pipeline.source, loaded.pipeline.target
     texts = [
         (options.multi30k / f"test_2016_flickr.lc.norm.tok.{code}").read_text("utf-8").splitlines()

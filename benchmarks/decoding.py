@@ -33,7 +33,7 @@ from rich.table import Table
 from sacrebleu.metrics import BLEU
 from turns import spread
 
-from nmtdeep.checkpoint import Loaded, load
+from nmtdeep.checkpoint import Loaded, load_model
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.decoding.translator import Translator
@@ -86,7 +86,7 @@ def open_ours(task: Task, precision: str, stack: ExitStack) -> Decode:
         kind = {"precision": "fp32", "quantize": "int8"}
     settings = task.settings.model_copy(update={"device": str(task.device), **kind})
     # A copy: the translator moves its model to another precision and packs it.
-    translator = stack.enter_context(Translator.of([load(task.loaded.path)], settings))
+    translator = stack.enter_context(Translator.of([load_model(task.loaded.path)], settings))
     return lambda: [hypotheses[0].tokens for hypotheses in translator.search(task.sources)]
 
 
@@ -160,7 +160,7 @@ def parsed() -> argparse.Namespace:
 
 def make(options: argparse.Namespace) -> Task:
     device = resolve_device(options.device)
-    loaded = load(options.model)
+    loaded = load_model(options.model)
     lines = list(islice(read_lines(options.input), options.lines))
     sources = [
         [*loaded.pipeline.source.vocabulary.ids(words), EOS]

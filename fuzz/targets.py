@@ -259,7 +259,10 @@ def marian(data: bytes) -> None:
         for problem in error.problems:
             clear(UserError(problems=[problem]), UserError)
         return
-    hold(checkpoint.load(out).pipeline.source.encode("a cat")[-1] == EOS, "what converts encodes")
+    hold(
+        checkpoint.load_model(out).pipeline.source.encode("a cat")[-1] == EOS,
+        "what converts encodes",
+    )
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {

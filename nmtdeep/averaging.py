@@ -59,11 +59,11 @@ def average(inputs: Sequence[Path], out: Path) -> Path:
         raise UserError("no checkpoints to average", hint="name at least one")
     if out.resolve() in [checkpoint.locate(path).resolve() for path in inputs]:
         raise UserError("one of the inputs", where=out, hint="choose another --output")
-    first = newest = checkpoint.load(inputs[0])
+    first = newest = checkpoint.load_model(inputs[0])
     sums: dict[str, Tensor] = {}
     paths: dict[str, Path] = {}
     for path in inputs:
-        loaded = checkpoint.load(path)
+        loaded = checkpoint.load_model(path)
         if differs := _difference(first, loaded):
             raise CheckpointError(
                 f"not from the same run as {inputs[0]} ({differs})",

@@ -304,7 +304,7 @@ def load_weights(model: Transformer, tensors: Mapping[str, Tensor], path: Path) 
             parameter.copy_(tensors[name])
 
 
-def load(path: Path) -> Loaded:
+def load_model(path: Path) -> Loaded:
     """Read the model that a run directory or checkpoint holds.
 
     Raises:

@@ -55,7 +55,7 @@ def grow(
     Raises:
         UserError: if nothing would grow, `out` is a run already or the strategy is impossible.
     """
-    old = checkpoint.load(source)
+    old = checkpoint.load_model(source)
     recipe = _deeper(old.recipe, encoder, decoder, strategy, freeze_copied)
     try:
         maps = layer_maps(strategy, old.recipe.model, recipe.model)

@@ -176,7 +176,9 @@ def training_resumes_exactly(overrides: Sequence[str], folder: Path) -> None:
             train(part, data=data, out=folder / run, device="cpu", quiet=True)
     names = ("whole/checkpoint_3", "whole/checkpoint_6", "resumed/checkpoint_6")
     paths = [folder / name for name in names]
-    before, whole, resumed = (checkpoint.weights(checkpoint.load(path).model) for path in paths)
+    before, whole, resumed = (
+        checkpoint.weights(checkpoint.load_model(path).model) for path in paths
+    )
     for label, tensor in whole.items():
         assert tensor.equal(resumed[label]), f"{label} differs after resuming"
     assert not all(whole[label].equal(before[label]) for label in whole), "training changes nothing"

@@ -58,7 +58,7 @@ def test_the_mean_is_numpys_in_float64(run, tmp_path):
 def test_the_average_says_what_it_was_made_of(run, tmp_path):
     inputs = [run / "checkpoint_15", run / "checkpoint_last"]
     out = average(inputs, tmp_path / "mean")
-    loaded = checkpoint.load(out)
+    loaded = checkpoint.load_model(out)
     assert loaded.state["kind"] == "average"
     assert loaded.state["inputs"] == [
         {
@@ -68,7 +68,7 @@ def test_the_average_says_what_it_was_made_of(run, tmp_path):
         for path in inputs
     ]
     assert not (out / "optimizer.safetensors").exists()
-    assert loaded.recipe == checkpoint.load(inputs[0]).recipe
+    assert loaded.recipe == checkpoint.load_model(inputs[0]).recipe
 
 
 def options(directory: Path, **values: Any) -> None:
@@ -86,13 +86,13 @@ def test_an_average_translates_as_its_newest_input(run, tmp_path, order):
     for update, beam in ((15, 2), (20, 3), (70, 7)):
         options(run / f"checkpoint_{update}", beam=beam, lenpen=beam / 10)
     out = average([run / f"checkpoint_{update}" for update in order], tmp_path / "mean")
-    decoding = checkpoint.load(out).recipe.decoding
+    decoding = checkpoint.load_model(out).recipe.decoding
     assert (decoding.beam, decoding.lenpen) == (7, 0.7)
     # An average is as old as its newest input.
     options(run / "checkpoint_15", beam=9)
     edit(run / "checkpoint_15", update=60)
     again = average([run / "checkpoint_15", out], tmp_path / "again")
-    assert checkpoint.load(again).recipe.decoding.beam == 7
+    assert checkpoint.load_model(again).recipe.decoding.beam == 7
 
 
 def test_models_that_were_not_trained_here_translate_as_the_first(run, tmp_path):
@@ -105,7 +105,7 @@ def test_models_that_were_not_trained_here_translate_as_the_first(run, tmp_path)
             )
         )
         files.write_sums(path)
-    assert checkpoint.load(average(inputs, tmp_path / "mean")).recipe.decoding.beam == 5
+    assert checkpoint.load_model(average(inputs, tmp_path / "mean")).recipe.decoding.beam == 5
 
 
 @pytest.mark.parametrize("other", ["seed", "training", "corpus"])

@@ -46,7 +46,7 @@ def test_a_model_comes_back_exactly(tiny_run, tiny_model, tmp_path):
     types = len(tiny_run.pipeline.source.vocabulary)
     model = tiny_model(width=16, types=types, dtype=torch.float32, seed=4)
     save(tmp_path / "one", tiny_run, checkpoint.weights(model), update=7, score=None)
-    loaded = checkpoint.load(tmp_path / "one")
+    loaded = checkpoint.load_model(tmp_path / "one")
     assert loaded.path == (tmp_path / "one").resolve()
     assert loaded.recipe == tiny_run.recipe
     assert loaded.pipeline.fingerprint() == tiny_run.pipeline.fingerprint()
@@ -66,14 +66,14 @@ def test_weights_that_are_not_finite_are_named(copy, tiny_run):
     save_file(tensors, file)
     files.write_sums(file.parent)
     with pytest.raises(UserError, match=f"{name} has numbers that are not finite"):
-        checkpoint.load(copy)
+        checkpoint.load_model(copy)
     with pytest.raises(UserError, match=name):
         Trainer(Setup(tiny_run.recipe, tiny_run.data), file.parent)
 
 
 def test_moments_come_back_exactly_or_not_at_all(tiny_run):
     stored = checkpoint.read_tensors(tiny_run.newer / checkpoint.OPTIMIZER)
-    model = checkpoint.load(tiny_run.newer).model
+    model = checkpoint.load_model(tiny_run.newer).model
     optimizer = make_optimizer(model, tiny_run.recipe.training.optimizer)
     missing = {name: value for name, value in stored.items() if not name.startswith("exp_avg/enc")}
     with pytest.raises(UserError, match="another model"):
@@ -126,7 +126,7 @@ def test_a_damaged_file_is_named_though_its_checksum_fits(name, damage, copy):
     damage(path)
     files.write_sums(copy / "checkpoint_20")
     with pytest.raises(UserError) as caught:
-        checkpoint.load(copy / "checkpoint_20")
+        checkpoint.load_model(copy / "checkpoint_20")
     assert str(path) in str(caught.value)
 
 
@@ -148,7 +148,7 @@ def test_another_vocabulary_is_refused(copy):
     file.write_text("".join(lines), encoding="utf-8")
     files.write_sums(copy / "checkpoint_20")
     with pytest.raises(UserError, match="checkpoint_20/text: not the text pipeline"):
-        checkpoint.load(copy)
+        checkpoint.load_model(copy)
 
 
 class Full(dict[str, Any]):
@@ -207,7 +207,7 @@ def test_a_killed_write_leaves_no_checkpoint_and_is_overwritten(copy, tiny_run):
     save(copy / "checkpoint_70", tiny_run, load_file(copy / "checkpoint_20/model.safetensors"))
     assert list(checkpoint.saved(copy)) == [15, 20, 70]
     assert not left.exists()
-    checkpoint.load(copy / "checkpoint_70")
+    checkpoint.load_model(copy / "checkpoint_70")
 
 
 def test_a_run_means_its_average_then_its_best_then_its_last(copy):

@@ -72,7 +72,7 @@ def judge(path: Path, what: str, answer: Callable[[], Any], expected: Any) -> st
 def of_checkpoint(directory: Path) -> str:
     """Everything that a program can learn from a checkpoint."""
     digest = hashlib.sha256()
-    loaded = checkpoint.load(directory)
+    loaded = checkpoint.load_model(directory)
     moments = checkpoint.read_tensors(directory / checkpoint.OPTIMIZER)
     for name, tensor in [*checkpoint.weights(loaded.model).items(), *sorted(moments.items())]:
         digest.update(name.encode() + tensor.numpy().tobytes())
@@ -140,9 +140,9 @@ def test_without_verifying_all_but_the_ids_is_compared(tiny_run, tmp_path):
         DataDirectory.open(data, verify=False)
 
 
-@pytest.mark.parametrize("open_", [checkpoint.load, DataDirectory.open])
+@pytest.mark.parametrize("open_", [checkpoint.load_model, DataDirectory.open])
 def test_a_directory_without_checksums_is_refused(open_, tiny_run, tmp_path):
-    of = tiny_run.newer if open_ is checkpoint.load else tiny_run.data.path
+    of = tiny_run.newer if open_ is checkpoint.load_model else tiny_run.data.path
     copy = Path(shutil.copytree(of, tmp_path / "copy"))
     (copy / "SHA256SUMS").unlink()
     with pytest.raises(UserError, match="SHA256SUMS: missing"):

@@ -30,7 +30,7 @@ def test_a_place_that_is_read_only_is_named_by_the_user_s_name(replace, tmp_path
 
 @pytest.mark.parametrize("umask", [0o022, 0o027, 0o077], ids="{:03o}".format)
 def test_files_of_weights_have_the_permissions_of_any_new_file(umask, tiny_run, tmp_path):
-    loaded = checkpoint.load(tiny_run.newer)
+    loaded = checkpoint.load_model(tiny_run.newer)
     mean, card = tmp_path / "mean", tmp_path / "card"
     card.mkdir()
     before = os.umask(umask)

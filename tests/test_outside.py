@@ -62,7 +62,9 @@ def test_a_model_of_variants_from_outside_trains_and_grows_as_ours_does(tmp_path
     for name, overrides in (("outside", OUTSIDE), ("ours", OURS)):
         recipe = load_recipe("deep-small", [*testing.TINY, *overrides, STAGES])
         train(recipe, data=tmp_path / "data", out=tmp_path / name, device="cpu", quiet=True)
-        trained[name] = checkpoint.weights(checkpoint.load(tmp_path / name / "checkpoint_6").model)
+        trained[name] = checkpoint.weights(
+            checkpoint.load_model(tmp_path / name / "checkpoint_6").model
+        )
     assert trained["outside"].keys() == trained["ours"].keys()
     assert all(trained["ours"][name].equal(trained["outside"][name]) for name in trained["ours"])
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from nmtdeep.averaging import average
-from nmtdeep.checkpoint import LAST, load
+from nmtdeep.checkpoint import LAST, load_model
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.load import load_recipe
 from nmtdeep.data.corpus import DataDirectory
@@ -97,7 +97,7 @@ def train_briefly(kit: Path, run: Path, updates: int) -> None:
 
 def computed(kit: Path, device: torch.device) -> dict[str, Any]:
     """What the fixed model computes on `device` in fp32, by the names of `LIMITS`."""
-    data, loaded = DataDirectory.open(kit / DATA), load(kit / MODEL)
+    data, loaded = DataDirectory.open(kit / DATA), load_model(kit / MODEL)
     step = Step(loaded.model, loaded.recipe.training, device=device)
     with closing(upcoming(Setup(loaded.recipe, data, Ranks(device=device)), Progress())) as feed:
         sums = step.forward_backward(next(feed).batches, 1).sums

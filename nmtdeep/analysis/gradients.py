@@ -114,7 +114,7 @@ def layer_gradients(name: str, probe: Probe, of: Of = "parameters") -> list[Laye
 def _over_training(path: Path, most: int | None) -> Iterator[Recipe | Loaded]:
     """A checkpoint; or the start of a run, unless it was grown, and its checkpoints."""
     if (path / checkpoint.STATE).is_file() or not checkpoint.saved(path):
-        yield checkpoint.load(checkpoint.locate(path))
+        yield checkpoint.load_model(checkpoint.locate(path))
         return
     saved = list(checkpoint.saved(path).values())
     files.check_entries(path, saved)
@@ -123,4 +123,4 @@ def _over_training(path: Path, most: int | None) -> Iterator[Recipe | Loaded]:
         yield recipe.at_stage(0)
     if most is not None and len(saved) > most:
         saved = [saved[len(saved) * place // most - 1] for place in range(1, most + 1)]
-    yield from map(checkpoint.load, saved)
+    yield from map(checkpoint.load_model, saved)

@@ -52,13 +52,13 @@ def initialization(
     """
     from nmtdeep.analysis.initialization import measure
     from nmtdeep.analysis.probe import ProbeText
-    from nmtdeep.checkpoint import load
+    from nmtdeep.checkpoint import load_model
     from nmtdeep.config.load import load_recipe
 
     is_run = Path(subject).is_dir()
     if is_run:
         _refuse(subject, overrides or [])
-    model = load(Path(subject)) if is_run else load_recipe(subject, overrides or [])
+    model = load_model(Path(subject)) if is_run else load_recipe(subject, overrides or [])
     outputs.write(measure(subject, model, ProbeText(corpora, tokens, device)))
 
 
@@ -153,9 +153,9 @@ def combination(model: options.Run, *, outputs: WrittenTo) -> None:
     et al. 2019.
     """
     from nmtdeep.analysis.combination import measure
-    from nmtdeep.checkpoint import load
+    from nmtdeep.checkpoint import load_model
 
-    outputs.write(measure(str(model), load(model)))
+    outputs.write(measure(str(model), load_model(model)))
 
 
 def similarity(
@@ -174,9 +174,9 @@ def similarity(
         split: Set of --data to measure on.
     """
     from nmtdeep.analysis.similarity import measure
-    from nmtdeep.checkpoint import load
+    from nmtdeep.checkpoint import load_model
 
-    loaded = {str(model): load(model) for model in models}
+    loaded = {str(model): load_model(model) for model in models}
     for each in loaded.values():
         each.model.to(device)
     outputs.write(measure(loaded, corpora, split))
@@ -205,9 +205,9 @@ def attention(
         input_is: Form of the sentences. Default: the recipe's.
     """
     from nmtdeep.analysis.attention import Chosen, measure
-    from nmtdeep.checkpoint import load
+    from nmtdeep.checkpoint import load_model
 
-    loaded = load(model)
+    loaded = load_model(model)
     loaded.model.to(device)
     chosen = Chosen(of, layer, head)
     outputs.write(measure(str(model), loaded, source, target, input_is, chosen))

@@ -51,7 +51,7 @@ def distill(
 
     bound_caches()  # before torch reads its settings
     job = tool.Distillation(train, out, pick, metric, keep)
-    tool.check_free(job, overwrite=overwrite)
+    tool.check_prefix(job, overwrite=overwrite)
     shown = sys.stderr.isatty() and not quiet
     progress = ProgressBar("auto" if shown else "none")
     summary = tool.distill(teachers, job, how, progress=progress)

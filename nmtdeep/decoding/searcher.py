@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmtdeep.checkpoint import Loaded, load
+from nmtdeep.checkpoint import Loaded, load_model
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.data.batch import pad_batch
 from nmtdeep.data.parallel import worker_number
@@ -236,7 +236,7 @@ class Worker:
         name, count = self.options.device, self.options.processes
         device = resolve_device(name, rank=worker_number(), processes=count)
         options = self.options.model_copy(update={"device": str(device), "processes": 1})
-        return Searcher.of([load(path) for path in self.paths], options)
+        return Searcher.of([load_model(path) for path in self.paths], options)
 
     def __call__(self, task: tuple[Callable[[Searcher, Any], Any], Any]) -> Any:
         """What the function of a task returns for the searcher and its item."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from nmtdeep.checkpoint import Loaded, load
+from nmtdeep.checkpoint import Loaded, load_model
 from nmtdeep.config.decoding import RECIPE_DEFAULTS, DecodingOptions
 from nmtdeep.data.batching import cut_by_tokens, sort_by_length
 from nmtdeep.data.parallel import Pool, can_start, lookahead
@@ -79,7 +79,7 @@ class Translator:
             CheckpointError: if one cannot be read or their vocabularies differ.
             UserError: if device, precision and quantization are not available here.
         """
-        return cls.of([load(path) for path in paths], options)
+        return cls.of([load_model(path) for path in paths], options)
 
     @classmethod
     def of(cls, loaded: Sequence[Loaded], options: DecodingOptions = RECIPE_DEFAULTS) -> Translator:

@@ -128,7 +128,7 @@ def check_tags(config: Text, names: Collection[str]) -> None:
             raise UserError(what, where="text.tags", hint=hint)
 
 
-def check_free(out: Path, *, overwrite: bool) -> None:
+def check_data_directory(out: Path, *, overwrite: bool) -> None:
     """Check that `out` can become a data directory without losing files of the user.
 
     Raises:

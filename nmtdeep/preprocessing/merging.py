@@ -13,7 +13,7 @@ from nmtdeep import files
 from nmtdeep.data.corpus import DataDirectory, corpus_writer
 from nmtdeep.data.index import RECIPE_FILE, TEXT_DIRECTORY
 from nmtdeep.errors import UserError
-from nmtdeep.preprocessing.inputs import check_free
+from nmtdeep.preprocessing.inputs import check_data_directory
 from nmtdeep.preprocessing.progress import Advance, ProgressBar
 from nmtdeep.preprocessing.summary import (
     EXAMPLES,
@@ -48,7 +48,7 @@ def merge(
     Raises:
         UserError: if they do not go together, or `out` is not free.
     """
-    check_free(out, overwrite=overwrite)
+    check_data_directory(out, overwrite=overwrite)
     shards = [DataDirectory.open(path) for path in paths]
     first = shards[0]
     for shard in shards[1:]:

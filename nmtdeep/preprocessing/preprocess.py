@@ -21,7 +21,7 @@ from nmtdeep.data.index import RECIPE_FILE, TEXT_DIRECTORY, TRAIN
 from nmtdeep.data.parallel import chunks, ordered_map
 from nmtdeep.errors import DataError
 from nmtdeep.preprocessing import transforms
-from nmtdeep.preprocessing.inputs import Input, check_free, check_tags, find_inputs
+from nmtdeep.preprocessing.inputs import Input, check_data_directory, check_tags, find_inputs
 from nmtdeep.preprocessing.learning import (
     Models,
     Tallies,
@@ -79,7 +79,7 @@ class Preprocessing:
         pipeline: TextPipeline | SentencePiece | None = None,
         warn: Callable[[str], object] = lambda _: None,
     ) -> None:
-        check_free(out, overwrite=overwrite)
+        check_data_directory(out, overwrite=overwrite)
         corpora = {TRAIN: train} if isinstance(train, Path) else train
         if not isinstance(pipeline, TextPipeline):  # which has the tags of its own corpora
             check_tags(recipe.text, corpora)

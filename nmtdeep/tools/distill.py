@@ -251,7 +251,7 @@ def _picked(
         yield record["source"], picked, wanted
 
 
-def check_free(job: Distillation, *, overwrite: bool) -> None:
+def check_prefix(job: Distillation, *, overwrite: bool) -> None:
     """Refuse to replace files of this prefix that no distillation has begun.
 
     Raises:

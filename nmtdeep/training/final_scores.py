@@ -95,7 +95,7 @@ def _choose(setup: Setup, run: Path, say: Say) -> None:
         say(f"using {checkpoint.locate(run).name}")
         return
     candidate = averaging.average(saved[-count:], run / CANDIDATE)
-    model = checkpoint.load(candidate).model.to(setup.device)
+    model = checkpoint.load_model(candidate).model.to(setup.device)
     best, settings = checkpoint.follow(run / checkpoint.BEST), setup.recipe.training.validation
     score = validate(model, setup.at_stage(stage)).score(settings.best_by)
     mean = _mean(candidate)

@@ -188,7 +188,7 @@ def losses(run: Path) -> dict[int, float]:
 
 def change(path: Path, *, noise: float = 0.0, **state: object) -> None:
     """Give a checkpoint random weights, or other values in its state."""
-    loaded = checkpoint.load(path)
+    loaded = checkpoint.load_model(path)
     generator = torch.Generator().manual_seed(1)
     tensors = {
         name: noise * torch.randn(tensor.shape, generator=generator) if noise else tensor

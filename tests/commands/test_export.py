@@ -36,7 +36,7 @@ def fluent(nmtdeep, post_norm):
     """A grown run that has learned the test set by heart, so that translations can be compared."""
     grown = nmtdeep("grow", post_norm, "--layers", 3, "--out", "grown")
     assert grown.code == 0, grown.err
-    loaded = checkpoint.load(nmtdeep.folder / "grown")
+    loaded = checkpoint.load_model(nmtdeep.folder / "grown")
     model, pipeline = loaded.model, loaded.pipeline
     source, target = (
         [encode(line) for line in lines(nmtdeep, f"test.{language}")]

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from nmtdeep.analysis.attention import attention_maps
-from nmtdeep.checkpoint import load
+from nmtdeep.checkpoint import load_model
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.decoding import streams
 from nmtdeep.decoding.alignment import links, pharaoh, word_numbers
@@ -39,7 +39,7 @@ def test_translations_are_written_with_the_links_of_their_attention(tiny_run, tm
     records = [json.loads(line) for line in "".join(written).splitlines()]
     lines = "".join(aligned).split("\n")[:-1]
     assert len(lines) == 4 and lines[3] == ""
-    loaded = load(tiny_run.path)
+    loaded = load_model(tiny_run.path)
     source, target = tiny_run.pipeline.source, tiny_run.pipeline.target
     for line, record in zip(lines[:3], records, strict=False):
         best = record["translations"][0]

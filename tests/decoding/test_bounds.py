@@ -109,7 +109,7 @@ def test_any_options_translate_every_line(drawn, brief):
 
 def test_the_longest_translations_are_as_long_as_the_options_say(brief):
     """A model that never ends by itself, between 0 and 1 times the source plus 4 or 5."""
-    model = checkpoint.load(brief)
+    model = checkpoint.load_model(brief)
     with torch.no_grad():
         model.model.output.bias[EOS] = -50.0
     for factor, constant in ((0.0, 5), (1.0, 4), (100.0, 0)):

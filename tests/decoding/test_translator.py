@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from nmtdeep.checkpoint import load
+from nmtdeep.checkpoint import load_model
 from nmtdeep.config.decoding import RECIPE_DEFAULTS
 from nmtdeep.decoding.log_probs import log_probabilities
 from nmtdeep.decoding.searcher import SourceBatch
@@ -172,7 +172,7 @@ def test_a_long_line_can_be_an_error_that_names_it(translator, tiny_run):
 
 
 def test_options_default_to_those_of_the_recipe(tiny_run):
-    options = RECIPE_DEFAULTS.with_recipe(load(tiny_run.newer).recipe)
+    options = RECIPE_DEFAULTS.with_recipe(load_model(tiny_run.newer).recipe)
     recipe = tiny_run.recipe.decoding
     for name, value in recipe.model_dump().items():
         assert getattr(options, name) == value

@@ -2,7 +2,7 @@
 
 from contextlib import closing
 
-from nmtdeep.checkpoint import load
+from nmtdeep.checkpoint import load_model
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.data.parallel import Pool
 from nmtdeep.decoding.log_probs import log_probabilities
@@ -15,7 +15,7 @@ def test_a_worker_has_its_own_gpu(device, tiny_run):
     options = DecodingOptions(device=device.type, n_best=2, beam=3, max_tokens=60)
     alone = Translator.load([tiny_run.newer], options)
     options = alone.options
-    loaded, sources = load(tiny_run.newer), tiny_run.sources
+    loaded, sources = load_model(tiny_run.newer), tiny_run.sources
     with closing(Pool(Worker([tiny_run.newer], options), 1)) as pool:
         searcher = Searcher([loaded.model], options, device=device)
         apart = Translator(searcher, loaded.pipeline, pool=pool)

@@ -10,7 +10,7 @@ from nmtdeep import load
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.errors import UserError
 from nmtdeep.preprocessing.progress import ProgressBar
-from nmtdeep.tools.distill import Distillation, check_free, distill
+from nmtdeep.tools.distill import Distillation, check_prefix, distill
 
 SEARCH = {"beam": 3, "device": "cpu", "threads": 1}
 
@@ -25,7 +25,7 @@ def job(tiny_run, tmp_path):
 
 def run(tiny_run, job, **search):
     options = DecodingOptions(**(SEARCH | search))
-    check_free(job, overwrite=False)
+    check_prefix(job, overwrite=False)
     return distill([tiny_run.path], job, options, progress=ProgressBar("none"))
 
 
@@ -95,7 +95,7 @@ def test_files_of_others_are_not_replaced(tiny_run, job):
 def test_the_text_itself_is_never_replaced(tiny_run, job):
     before = job.train.with_suffix(".en").read_bytes()
     with pytest.raises(UserError, match="the text to translate"):
-        check_free(Distillation(job.train, job.train), overwrite=True)
+        check_prefix(Distillation(job.train, job.train), overwrite=True)
     assert job.train.with_suffix(".en").read_bytes() == before
 
 

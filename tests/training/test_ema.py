@@ -45,7 +45,7 @@ def read(run, update):
 
 def test_checkpoints_hold_the_average_and_training_goes_on_from_the_latest_weights(run, tiny_run):
     averaged, plain = run("averaged", 6, ema=DECAY), run("plain", 6)
-    recipe = checkpoint.load(plain).recipe
+    recipe = checkpoint.load_model(plain).recipe
     expected = checkpoint.weights(initialized_model(Setup(recipe, tiny_run.data)))
     for update, d in enumerate(D, start=1):
         latest, moments, _ = read(plain, update)
@@ -55,7 +55,7 @@ def test_checkpoints_hold_the_average_and_training_goes_on_from_the_latest_weigh
         assert equal(kept, latest) and equal(others, moments)
     valid = tiny_run.data.corpus("valid")
     setup = Setup(recipe, tiny_run.data)
-    loaded = checkpoint.load(averaged / "checkpoint_3")
+    loaded = checkpoint.load_model(averaged / "checkpoint_3")
     record = records(averaged, "validation")[0]
     _, nll = corpus_loss(loaded.model, valid, setup)
     assert record["valid_nll"] == pytest.approx(nll, rel=1e-6), "the average is validated"

@@ -82,7 +82,7 @@ def test_the_first_update_is_that_of_a_new_optimizer(tiny_run, tmp_path, optimiz
     start = started_run(tiny_run, tmp_path / "run", recipe).newest()
     share = RankBatches.single([read_batch(tiny_run.data.corpus("train"), np.arange(20))])
     trainer = Trainer(Setup(recipe.with_training(precision="fp32"), tiny_run.data), start)
-    by_hand = checkpoint.load(start).model
+    by_hand = checkpoint.load_model(start).model
     assert equal(values(by_hand), load_file(tiny_run.newer / checkpoint.MODEL))
     assert trainer.train(share, Progress.of(start)) == []
     (result,) = trainer.finish(Progress.of(start))

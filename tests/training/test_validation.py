@@ -28,7 +28,7 @@ def changed(recipe, *, most=400, **validation):
 @pytest.mark.parametrize("tokenize", ["char", "zh", "13a"])
 def test_bleu_is_of_the_tokens_of_the_recipe(tiny_run, tokenize):
     recipe = changed(tiny_run.recipe, tokenize=tokenize, beam=2)
-    model = checkpoint.load(tiny_run.newer).model
+    model = checkpoint.load_model(tiny_run.newer).model
     found = validate(model, Setup(recipe, tiny_run.data))
     options = DecodingOptions(beam=2).with_recipe(recipe)
     translator = Translator(Searcher([model], options), tiny_run.pipeline)
@@ -42,7 +42,10 @@ def test_bleu_is_of_the_tokens_of_the_recipe(tiny_run, tokenize):
 
 @pytest.mark.parametrize("most", [5, 12, 1000])
 def test_the_loss_takes_the_beginning_of_long_lines(tiny_run, most):
-    model, corpus = checkpoint.load(tiny_run.newer).model.eval(), tiny_run.data.corpus("valid")
+    model, corpus = (
+        checkpoint.load_model(tiny_run.newer).model.eval(),
+        tiny_run.data.corpus("valid"),
+    )
     total, tokens, longer = 0.0, 0, 0
     for index in range(len(corpus)):
         source, target = corpus.source[index].tolist(), corpus.target[index].tolist()

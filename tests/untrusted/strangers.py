@@ -27,7 +27,9 @@ class Payload:
         return os.mkdir, (str(self.folder),)
 
 
-def refused(path: Path, kind: type[UserError] = UserError, load: Any = checkpoint.load) -> str:
+def refused(
+    path: Path, kind: type[UserError] = UserError, load: Any = checkpoint.load_model
+) -> str:
     """The message of the refusal, which must not take more than 1 GiB of memory."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(kind) as caught:

@@ -22,7 +22,7 @@ from nmtdeep.averaging import choose
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DataError, UserError
 from nmtdeep.files import write_sums
-from nmtdeep.preprocessing.inputs import check_free
+from nmtdeep.preprocessing.inputs import check_data_directory
 from nmtdeep.training.run_directory import open_run
 from untrusted.strangers import SECRET, Payload, forge, refused
 
@@ -40,7 +40,7 @@ def test_a_pickle_is_not_opened_as_one(name, by, theirs, here):
     write_sums(theirs)
     load = {
         checkpoint.OPTIMIZER: lambda path: checkpoint.read_tensors(path / checkpoint.OPTIMIZER)
-    }.get(name, checkpoint.load)
+    }.get(name, checkpoint.load_model)
     assert str(theirs / name) in refused(theirs, load=load)
     assert not (here / "owned").exists()
 
@@ -79,7 +79,7 @@ def test_yaml_builds_nothing_and_extends_nothing(file, line, theirs, here):
     ],
 )
 def test_a_link_out_of_a_directory_is_not_followed(place, names, here):
-    load = DataDirectory.open if place == "data" else checkpoint.load
+    load = DataDirectory.open if place == "data" else checkpoint.load_model
     for name in (*names.split(), "SHA256SUMS"):
         file = here / place / name
         file.rename(here / "away")
@@ -190,7 +190,7 @@ def test_overwriting_writes_and_deletes_through_no_link(name, here):
     shutil.rmtree(here / "data" / name, ignore_errors=True)
     (here / "data" / name).symlink_to("../ours")
     with pytest.raises(UserError, match=f"{name}: not a file of nmtdeep preprocess"):
-        check_free(here / "data", overwrite=True)
+        check_data_directory(here / "data", overwrite=True)
     assert [path.name for path in (here / "ours").iterdir()] == ["epoch-0.en.tokens"]
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from nmtdeep.checkpoint import load
+from nmtdeep.checkpoint import load_model
 from nmtdeep.config.decoding import Decoding, DecodingOptions
 from nmtdeep.decoding.search import Hypothesis
 from nmtdeep.decoding.searcher import SourceBatch
@@ -86,7 +86,7 @@ def check_ctranslate2(checkpoint: Path, folder: Path, texts: Texts) -> ExportChe
         texts: the source as hypotheses, and one reference, which is lower-cased and normalized as
             in the model's training text.
     """
-    loaded = load(checkpoint)
+    loaded = load_model(checkpoint)
     decoding, pipeline = loaded.recipe.decoding, loaded.pipeline
     threads = torch.get_num_threads()
     with Translator.of([loaded], DecodingOptions(device="cpu", threads=threads)) as translator:
@@ -112,7 +112,7 @@ def check_firefox(
     import fxtranslate
 
     torch.set_num_threads(1)
-    loaded = load(checkpoint)
+    loaded = load_model(checkpoint)
     model, pipeline = loaded.model, loaded.pipeline
     clear_unused(model, pipeline)
     translate = _lines_by(greedy_translator(model, pipeline))

@@ -116,7 +116,7 @@ def _load(run: Path, out: Path, *, overwrite: bool) -> Loaded:
     elif out.exists() and any(out.iterdir()):
         hint = "choose another directory, or empty it"
         raise UserError("the directory is not an export", where=where, hint=hint)
-    return checkpoint.load(run)
+    return checkpoint.load_model(run)
 
 
 def _refuse(what: str, run: Path, hint: str, problems: Sequence[Problem]) -> None:

@@ -53,7 +53,7 @@ def _pictures(histories: Sequence[RunHistory], omissions: list[str]) -> Iterator
     measures["Learning rate, as planned"] = partial(schedule.measure, recipes, runs=paths)
     for run in histories:
         if run.parameters is not None:
-            loaded = checkpoint.load(run.path)
+            loaded = checkpoint.load_model(run.path)
             title = f"What each layer reads, {run.name}"
             measures[title] = partial(combination.measure, run.name, loaded)
     for title, measure in measures.items():

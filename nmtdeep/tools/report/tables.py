@@ -15,6 +15,8 @@ from nmtdeep.tools.report.history import RunHistory
 from nmtdeep.tools.report.page import PageTable, TableCell
 from nmtdeep.units import duration, kwh, short, size
 
+BLEU = "valid_bleu"
+
 
 def number(value: float | None, show: Callable[[float], str]) -> TableCell:
     """A cell with `value` as `show` formats it, or a dash."""
@@ -24,7 +26,8 @@ def number(value: float | None, show: Callable[[float], str]) -> TableCell:
 def overview(histories: Iterable[RunHistory]) -> PageTable:
     """A row for each run: the model, how long it was trained, and its best validations."""
     headings = ("run", "layers", "width", "parameters", "updates", "hours", "best valid nll")
-    rows, notes = [], []
+    rows: list[list[TableCell]] = []
+    signed: dict[str, list[str]] = {}
     for run in histories:
         model = run.recipe.model
         rows.append(
@@ -36,13 +39,16 @@ def overview(histories: Iterable[RunHistory]) -> PageTable:
                 number(run.last("update"), "{:,.0f}".format),
                 number(run.last("hours"), "{:.2f}".format),
                 number(min(run.values("valid_nll"), default=None), "{:.3f}".format),
-                number(max(run.values("valid_bleu"), default=None), "{:.2f}".format),
+                number(max(run.values(BLEU), default=None), "{:.2f}".format),
             ]
         )
-        for point in run.records:
-            if point.figure == "valid_bleu":
-                notes.append(f"BLEU ({run.name}): {point.signature}")
-    return PageTable((*headings, "best valid BLEU"), rows, list(dict.fromkeys(notes)))
+        for signature in {point.signature: 1 for point in run.records if point.figure == BLEU}:
+            signed.setdefault(signature, []).append(run.name)
+    notes = []
+    for signature, names in signed.items():
+        of_runs = f" ({', '.join(names)})" if len(signed) > 1 else ""
+        notes.append(f"BLEU{of_runs}: {signature}")
+    return PageTable((*headings, "best valid BLEU"), rows, notes)
 
 
 def scores(histories: Sequence[RunHistory]) -> PageTable:

@@ -58,7 +58,7 @@ def test_logits_are_equal(choices, tmp_path):
     like = FairseqLike(**choices)
     file, dictionaries = written(tmp_path, like)
     convert(file, dictionaries, tmp_path / "out", TextOptions())
-    loaded = checkpoint.load(tmp_path / "out")
+    loaded = checkpoint.load_model(tmp_path / "out")
     model = loaded.model.double()
     sizes = [len(side.vocabulary) for side in (loaded.pipeline.source, loaded.pipeline.target)]
     sources, targets = [[7, 5, 9, 4, EOS], [10, 3, EOS]], [[EOS, 4, 8], [EOS, 6, 3]]
@@ -77,7 +77,7 @@ def test_codes_and_languages_make_a_pipeline_for_raw_text(tmp_path):
     codes.write_text("#version: 0.2\nw 1</w>\n")
     text = TextOptions(bpe=[codes], lowercase=True)
     convert(file, dictionaries, tmp_path / "out", text, source="fr", target="cs")
-    pipeline = checkpoint.load(tmp_path / "out").pipeline
+    pipeline = checkpoint.load_model(tmp_path / "out").pipeline
     assert pipeline.source.split("W1, w2") == ["w1", ",", "w@@", "2"]
     assert (pipeline.source.language, pipeline.target.language) == ("fr", "cs")
     assert pipeline.target.join(["w@@", "2", "!"]) == "w2!"

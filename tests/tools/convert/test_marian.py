@@ -44,7 +44,7 @@ def test_logits_are_those_of_transformers(name, tmp_path):
     folder = like.write(tmp_path / "theirs")
     convert(folder, tmp_path / "out")
     theirs = transformers.MarianMTModel.from_pretrained(folder).double()
-    loaded = checkpoint.load(tmp_path / "out")
+    loaded = checkpoint.load_model(tmp_path / "out")
     rows = [
         our_ids(like, min(number, len(like.vocabularies) - 1), side.vocabulary.tokens)
         for number, side in enumerate((loaded.pipeline.source, loaded.pipeline.target))
@@ -77,7 +77,7 @@ def test_older_files_have_half_precision_all_tables_and_positions(tmp_path):
     like.state = {name: tensor.half() for name, tensor in like.state.items()}
     recipe, _ = convert(like.write(tmp_path / "bin", pickled=True), tmp_path / "out")
     assert (recipe.model.embeddings.sharing, recipe.model.positions.rates) == ("all", "paper")
-    loaded = checkpoint.load(tmp_path / "out")
+    loaded = checkpoint.load_model(tmp_path / "out")
     table = loaded.model.output.weight
     assert torch.equal(table[EOS], shared[0].float())
     assert torch.equal(table[PAD], shared[like.settings["pad_token_id"]].float())
@@ -181,7 +181,7 @@ def test_an_export_is_converted_to_the_same_checkpoint(name, tmp_path):
         exclude={"max_source_tokens"}
     )
     first, second = (
-        checkpoint.load(tmp_path / name).model.state_dict() for name in ("out", "again")
+        checkpoint.load_model(tmp_path / name).model.state_dict() for name in ("out", "again")
     )
     assert first.keys() == second.keys()
     assert all(torch.equal(first[key], second[key]) for key in first)
