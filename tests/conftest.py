@@ -1,5 +1,6 @@
 """Fixtures of several folders: tiny models with random weights, and a tiny trained run."""
 
+import gc
 import os
 import random
 import signal
@@ -47,6 +48,12 @@ Pairs = Sequence[tuple[str, str]]
 def pytest_addoption(parser: pytest.Parser) -> None:
     """An option to find tests that need others before them."""
     parser.addoption("--shuffle", type=int, metavar="SEED", help="run test files in random order")
+
+
+def pytest_collection_finish() -> None:
+    """Exempt modules and tests from the collection of garbage, which trainings call for."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch._inductor import inductor_prims
 
 from nmtdeep.model import kernels
 from nmtdeep.model.kernels import gpu_dropout
@@ -31,7 +30,7 @@ def kept(seed, probability=0.1, rows=ROWS):
 @pytest.mark.parametrize("seed", [0, 2**63 - 2, 0x12345678_9ABCDEF0, 0x7000000F_00000001])
 @pytest.mark.parametrize("probability", [0.1, 0.3])
 def test_hash_of_seed_and_place_decides(seed, probability):
-    with mock.patch.object(inductor_prims, "seed", lambda _: torch.tensor(seed)):
+    with mock.patch("torch._inductor.inductor_prims.seed", lambda _: torch.tensor(seed)):
         actual = kept(0, probability)
     places = np.arange(ROWS * WIDTH, dtype=np.uint64) ^ np.uint64(seed % 2**32)
     # As a signed number, so that those from 2^31 on are the smallest.
