@@ -4,12 +4,11 @@
 #   make PIP_ARGS="..." setup             more arguments for pip, such as another package index
 #   make WORKERS=8 ARGS=tests/text test   more test processes; a part of the tests
 #   make ARGS=--demo packages             wheel and source archive, and the demo by the wheel
-#   make DATA=FOLDER benchmark            measure on raw text of your own; DEVICE=cuda on a GPU
+#   make DATA=FOLDER benchmark            measure on raw text of your own
 
 PYTHON ?= python3
 PIP_ARGS ?=
 DATA ?=
-DEVICE ?=
 WORKERS ?= 2
 ARGS ?=
 
@@ -57,7 +56,7 @@ packages: $(STAMP) ## build wheel and sdist, install, and use them elsewhere (AR
 	  status=$$?; rm -rf $$out; exit $$status
 
 benchmark: $(PEERS) ## measure training and decoding beside other programs
-	PYTHON=$(BIN)/python sh benchmarks/run.sh "$(DATA)" $(DEVICE)
+	PYTHON=$(BIN)/python sh benchmarks/run.sh "$(DATA)"
 
 clean: ## remove .venv, caches and builds; runs and data directories stay
 	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info

@@ -168,8 +168,8 @@ def join_ranks(device: str, threads: int | None, signals: Sequence[int]) -> Iter
     try:
         yield Ranks(rank, size, local_size=local_size, device=place)
     except Exception as error:
-        # Rank 0 reports errors of all ranks.
-        if rank > 0 or isinstance(error, LostRankError):
+        # A lost rank can be NCCL's RuntimeError, too. Rank 0 reports errors of all ranks.
+        if rank > 0 or isinstance(error, LostRankError | RuntimeError):
             latest = time.monotonic() + GRACE
             while time.monotonic() < latest:
                 if signals:  # of the launcher: another rank has failed first

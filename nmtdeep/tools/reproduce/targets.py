@@ -99,7 +99,7 @@ def trained(name: str) -> tuple[list[Table | str], str]:
     if not folders:
         return [], ""
     headings = ("recipe", "row", "scores in the paper", "parameters", "ours")
-    note = "ours: parameters of the recipe's model, with the vocabulary that the paper's imply"
+    note = "ours: of the recipe's model, with the vocabulary that the paper's counts imply"
     shown: list[Table | str] = [next(iter(recipes.values())).reference.paper]
     for folder, rows in folders.items():
         below = note if any(row[-1] for row in rows) else ""

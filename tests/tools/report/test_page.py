@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
+from nmtdeep.analysis.records import Point
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.scoring import Score
 from nmtdeep.scoring.stored import StoredScores
@@ -96,6 +98,18 @@ def history(name: str, tokenizer: str = "13a", **scores: tuple[float, float]) ->
 
 def shown(cells: Iterable[TableCell]) -> list[str]:
     return [f"{cell.text}{'*' * cell.is_best}" for cell in cells]
+
+
+@pytest.mark.parametrize(
+    ("beam", "notes"),
+    [(1, ["BLEU: beam:1"]), (5, ["BLEU (thin): beam:1", "BLEU (deep): beam:5"])],
+)
+def test_equal_signatures_of_validations_are_shown_once(beam, notes):
+    runs = [
+        replace(history(name), records=[Point(name, "valid_bleu", 1, 9.0, 0.1, 20.0, signature)])
+        for name, signature in (("thin", "beam:1"), ("deep", f"beam:{beam}"))
+    ]
+    assert tables.overview(runs).notes == notes
 
 
 def test_each_set_and_metric_has_one_row_with_the_best_run_marked():
