@@ -71,6 +71,7 @@ from nmtdeep.errors import DivergenceError
 from nmtdeep.memory import keep_memory
 from nmtdeep.scoring import score_texts
 from nmtdeep.training.loop import train
+from nmtdeep.training.setup import TrainingJob
 from nmtdeep.training.validation import translated
 
 DOCS = Path(__file__).parents[1] / "docs" / "atlas"
@@ -235,7 +236,8 @@ def trained(
     """Train, or go on; the last record of an update, and those of the validations."""
     chosen = recipe_of(trial, data.path, saves=saves)
     try:
-        if number := train(chosen, data=data.path, out=out, device=device, threads=1, quiet=True):
+        job = TrainingJob(chosen, data.path, out, device, threads=1)
+        if number := train(job, quiet=True):
             sys.exit(128 + number)
     except DivergenceError as error:
         print(error)

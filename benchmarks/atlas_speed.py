@@ -21,6 +21,7 @@ from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.devices import native_bf16
 from nmtdeep.memory import keep_memory
 from nmtdeep.training.loop import train
+from nmtdeep.training.setup import TrainingJob
 
 PLAIN = "pre-norm"
 UPDATES = 4  # in a turn
@@ -93,7 +94,7 @@ def compare_trainings(
     speeds: dict[str, float] = {}
     for method, own in recipes.items():
         with TemporaryDirectory() as out:
-            train(own, data=data, out=Path(out), device=str(device), threads=1, quiet=True)
+            train(TrainingJob(own, data, Path(out), str(device), threads=1), quiet=True)
             lines = (Path(out) / RECORDS).read_text().splitlines()
         speeds[method] = json.loads(lines[-1])["tokens_per_second"]
         ratio = speeds[PLAIN] / speeds[method]

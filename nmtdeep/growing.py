@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,8 +39,7 @@ def grow(
     source: Path,
     *,
     out: Path,
-    encoder: int | None = None,
-    decoder: int | None = None,
+    depths: Mapping[str, int],
     strategy: GrowthStrategy = "copy_top_group",
     restart_lr: bool = True,
     freeze_copied: bool = False,
@@ -48,7 +48,7 @@ def grow(
 
     Args:
         source: run directory or checkpoint.
-        encoder, decoder: numbers of layers; None: as many as before.
+        depths: layers of `encoder` and `decoder`; as many as before of one that is not named.
         restart_lr: set the learning-rate schedule back to its peak.
         freeze_copied: train only the new layers.
 
@@ -56,7 +56,7 @@ def grow(
         UserError: if nothing would grow, `out` is a run already or the strategy is impossible.
     """
     old = checkpoint.load_model(source)
-    recipe = _deeper(old.recipe, encoder, decoder, strategy, freeze_copied)
+    recipe = _deeper(old.recipe, depths, strategy, freeze_copied)
     try:
         maps = layer_maps(strategy, old.recipe.model, recipe.model)
     except ValueError as error:
@@ -95,17 +95,13 @@ def _more(recipe: Recipe, progress: Progress) -> str:
 
 
 def _deeper(
-    recipe: Recipe,
-    encoder: int | None,
-    decoder: int | None,
-    strategy: GrowthStrategy,
-    freeze_copied: bool,
+    recipe: Recipe, depths: Mapping[str, int], strategy: GrowthStrategy, freeze_copied: bool
 ) -> Recipe:
     """The recipe of the grown run."""
     model, frozen = recipe.model, recipe.training.frozen.model_dump()
-    for side, depth in (("encoder", encoder), ("decoder", decoder)):
+    for side, depth in depths.items():
         stack = getattr(model, side)
-        if depth is None or depth == stack.depth:
+        if depth == stack.depth:
             continue
         if freeze_copied:
             frozen[side] = stack.depth

@@ -34,9 +34,11 @@ from nmtdeep.model.build import build, initialize
 from nmtdeep.model.growth import carry_over, layer_maps
 from nmtdeep.model.initialization import Sample
 from nmtdeep.model.transformer import Transformer
+from nmtdeep.preprocessing.inputs import CorpusFiles
 from nmtdeep.preprocessing.preprocess import Preprocessing
 from nmtdeep.text.vocabulary import EOS, PAD
 from nmtdeep.training.loop import train
+from nmtdeep.training.setup import TrainingJob
 
 Check = Callable[[Sequence[str], Path], None]
 TYPES = 24
@@ -173,7 +175,7 @@ def training_resumes_exactly(overrides: Sequence[str], folder: Path) -> None:
     for run, lengths in (("whole", (6,)), ("resumed", (3, 6))):
         for updates in lengths:
             part = _recipe([*overrides, f"training.max_updates={updates}"])
-            train(part, data=data, out=folder / run, device="cpu", quiet=True)
+            train(TrainingJob(part, data, folder / run, "cpu"), quiet=True)
     names = ("whole/checkpoint_3", "whole/checkpoint_6", "resumed/checkpoint_6")
     paths = [folder / name for name in names]
     before, whole, resumed = (
@@ -245,5 +247,5 @@ def small_data(recipe: Recipe, folder: Path) -> None:
                 text = [*islice(lines, 330)]
             for split, part in (("train", text[:300]), ("valid", text[300:])):
                 (folder / f"{split}.{language}").write_text("".join(part), encoding="utf-8")
-    train, valid = folder / "train", folder / "valid"
-    Preprocessing(recipe, train=train, valid=valid, out=folder / "data").run()
+    texts = CorpusFiles(folder / "train", folder / "valid")
+    Preprocessing(recipe, texts, out=folder / "data").run()

@@ -20,6 +20,7 @@ from nmtdeep.data.batch import Batch, RankBatches, read_batch
 from nmtdeep.data.corpus import DataDirectory, MonolingualCorpus, ParallelCorpus
 from nmtdeep.model.build import build, initialize
 from nmtdeep.model.transformer import Transformer
+from nmtdeep.preprocessing.inputs import CorpusFiles
 from nmtdeep.preprocessing.preprocess import Preprocessing
 from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.training.state import Progress, optimizer_tensors
@@ -147,8 +148,8 @@ def _data(folder: Path, recipe: Recipe, train: Pairs, valid: Pairs) -> DataDirec
         for language, lines in zip(LANGUAGES, zip(*pairs, strict=True), strict=True):
             text = "".join(f"{line}\n" for line in lines)
             (folder / f"{split}.{language}").write_bytes(text.encode())
-    texts = {name: folder / name for name in ("train", "valid")}
-    Preprocessing(recipe, **texts, out=folder / "data").run()
+    texts = CorpusFiles(folder / "train", folder / "valid")
+    Preprocessing(recipe, texts, out=folder / "data").run()
     return DataDirectory.open(folder / "data")
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DataError, UserError
-from nmtdeep.preprocessing.inputs import named
+from nmtdeep.preprocessing.inputs import CorpusFiles, named
 from nmtdeep.preprocessing.preprocess import Preprocessing
 from nmtdeep.preprocessing.transforms import repeated_pairs
 
@@ -40,7 +40,7 @@ def run(folder: Path, *, out: str = "data", train=None, **text):
     )
     corpora = {"clean": write(folder / "a", CLEAN), "web": write(folder / "b", WEB)}
     valid = write(folder / "dev", [("Two dogs.", "Zwei Hunde."), ("A fish.", "Ein Fisch.")])
-    return Preprocessing(recipe, train=train or corpora, valid=valid, out=folder / out).run()
+    return Preprocessing(recipe, CorpusFiles(train or corpora, valid), out=folder / out).run()
 
 
 def words(data: DataDirectory, split: str) -> list[str]:
@@ -144,7 +144,7 @@ def test_corpora_that_cannot_be(tmp_path):
         run(tmp_path, tags={"crawl": "<bt>"})
     wrong, corpora = Recipe.model_validate({"text": {"tags": {"a": "<bt>"}}}), {"b": tmp_path / "a"}
     with pytest.raises(UserError, match=r"text\.tags: a is not a training corpus, only b"):
-        Preprocessing(wrong, train=corpora, valid=tmp_path / "dev", out=tmp_path / "data")
+        Preprocessing(wrong, CorpusFiles(corpora, tmp_path / "dev"), out=tmp_path / "data")
     with pytest.raises(UserError, match=r"text\.tags: </s> is a type of every vocabulary: choose"):
         run(tmp_path, tags={"train": "</s>"})
     corpora = {"clean": tmp_path / "a", "web": write(tmp_path / "e", [("", "x")])}

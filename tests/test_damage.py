@@ -23,6 +23,7 @@ from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DataError, UserError
 from nmtdeep.training.final_scores import finish
 from nmtdeep.training.loop import train
+from nmtdeep.training.setup import TrainingJob
 
 RANDOM = int(os.environ.get("NMTDEEP_DAMAGES", "30"))
 
@@ -175,7 +176,7 @@ def finished(short, tiny_run, tmp_path_factory):
 def more(recipe: Recipe, tiny_run: Any, run: Path, updates: int) -> None:
     training = recipe.training.model_copy(update={"max_updates": updates})
     longer = recipe.model_copy(update={"training": training})
-    train(longer, data=tiny_run.data.path, out=run, device="cpu", threads=1, quiet=True)
+    train(TrainingJob(longer, tiny_run.data.path, run, "cpu", threads=1), quiet=True)
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from nmtdeep.config.load import load_recipe
 from nmtdeep.config.variant import find_variant
 from nmtdeep.model.build import build, initialize
 from nmtdeep.training.loop import train
+from nmtdeep.training.setup import TrainingJob
 from nmtdeep.variants import InitializerVariant, ScheduleVariant
 
 CODE = (Path(__file__).parents[1] / "docs/examples/every_slot.py").read_text(encoding="utf-8")
@@ -105,6 +106,5 @@ def test_all_examples_train_with_an_end_that_is_not_known(tmp_path):
     unknown = ["training.max_updates=auto", "training.max_minutes=0.05"]
     recipe = load_recipe("deep-small", [*testing.TINY, *ALL, *COSINE, *SCALED, *unknown])
     testing.small_data(recipe, tmp_path)
-    assert (
-        train(recipe, data=tmp_path / "data", out=tmp_path / "run", device="cpu", quiet=True) == 0
-    )
+    job = TrainingJob(recipe, tmp_path / "data", tmp_path / "run", "cpu")
+    assert train(job, quiet=True) == 0

@@ -5,6 +5,7 @@ import pytest
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import UserError
+from nmtdeep.preprocessing.inputs import CorpusFiles
 from nmtdeep.preprocessing.merging import merge
 from nmtdeep.preprocessing.preprocess import Preprocessing
 
@@ -15,11 +16,12 @@ BAD = "word " * 300  # dropped
 def preprocess(tiny_run, tmp_path):
     """Preprocess corpora by name, with the text pipeline of the tiny run if no other is given."""
     usual = {"recipe": tiny_run.recipe, "pipeline": tiny_run.pipeline}
-    usual["valid"] = tiny_run.data.path.parent / "valid"
+    valid = tiny_run.data.path.parent / "valid"
 
     def make(out, corpora, **changes):
         train = {name: tmp_path / prefix for name, prefix in corpora.items()}
-        Preprocessing(**usual | changes, train=train, out=tmp_path / out).run()
+        texts = CorpusFiles(train, changes.pop("valid", valid))
+        Preprocessing(**usual | changes, corpora=texts, out=tmp_path / out).run()
 
     return make
 

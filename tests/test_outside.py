@@ -9,6 +9,7 @@ from nmtdeep import checkpoint, testing
 from nmtdeep.config.load import load_recipe
 from nmtdeep.tools.export import to_ctranslate2, to_huggingface
 from nmtdeep.training.loop import train
+from nmtdeep.training.setup import TrainingJob
 
 CODE = """
 from typing import Literal
@@ -61,7 +62,8 @@ def test_a_model_of_variants_from_outside_trains_and_grows_as_ours_does(tmp_path
     trained = {}
     for name, overrides in (("outside", OUTSIDE), ("ours", OURS)):
         recipe = load_recipe("deep-small", [*testing.TINY, *overrides, STAGES])
-        train(recipe, data=tmp_path / "data", out=tmp_path / name, device="cpu", quiet=True)
+        job = TrainingJob(recipe, tmp_path / "data", tmp_path / name, "cpu")
+        train(job, quiet=True)
         trained[name] = checkpoint.weights(
             checkpoint.load_model(tmp_path / name / "checkpoint_6").model
         )

@@ -9,6 +9,7 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.text import Clean
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import DataError, UserError
+from nmtdeep.preprocessing.inputs import CorpusFiles
 from nmtdeep.preprocessing.learning import Tally
 from nmtdeep.preprocessing.preprocess import Preprocessing
 from nmtdeep.preprocessing.transforms import reason_to_drop
@@ -27,11 +28,11 @@ def write(prefix: Path, source: list[str], target: list[str]) -> Path:
 def run(tmp_path: Path, *, out: str = "data", **settings):
     """Arguments of a preprocessing, and keys of the recipe's section text."""
     how = {name: settings.pop(name) for name in ("workers", "progress") if name in settings}
-    more = {name: settings.pop(name) for name in ("tests", "overwrite") if name in settings}
+    overwrite, tests = settings.pop("overwrite", False), settings.pop("tests", ())
     text = {"bpe": {"type": "joint", "merges": 40}, **settings}
     recipe = Recipe.model_validate({"text": text, "model": {"embeddings": {"sharing": "none"}}})
-    texts = {"train": tmp_path / "train", "valid": tmp_path / "dev"}
-    return Preprocessing(recipe, **texts, out=tmp_path / out, **more).run(**how)
+    texts = CorpusFiles(tmp_path / "train", tmp_path / "dev", tests)
+    return Preprocessing(recipe, texts, out=tmp_path / out, overwrite=overwrite).run(**how)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import sentencepiece
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.inspection import inspect
+from nmtdeep.preprocessing.inputs import CorpusFiles
 from nmtdeep.preprocessing.preprocess import Preprocessing
 from nmtdeep.text.vocabulary import UNK
 
@@ -26,8 +27,8 @@ def run(folder: Path, out: str = "data", *, source="ja", target="km", **settings
     workers = settings.pop("workers", 1)
     text = {"source": source, "target": target, "normalize": False, "tokenizer": tokenizer}
     recipe = Recipe.model_validate({"text": text | settings, "model": {"embeddings": NONE}})
-    train, valid = folder / "train", folder / "dev"
-    job = Preprocessing(recipe, train=train, valid=valid, out=folder / out)
+    texts = CorpusFiles(folder / "train", folder / "dev")
+    job = Preprocessing(recipe, texts, out=folder / out)
     assert len(list(job.plan())) > 6
     return job.run(workers=workers)
 

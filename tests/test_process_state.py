@@ -72,13 +72,14 @@ from nmtdeep.scoring import score_texts
 from nmtdeep.training.final_scores import finish
 from nmtdeep.training.loop import train
 from nmtdeep.training.opening import dry_run
+from nmtdeep.training.setup import TrainingJob
 
 recipe = read_config(recipe)
 failed["imports"] = changed(before)
 assert "triton" not in sys.modules  # its first use imports it
-dry_run(recipe, data=data, out=None, device="cpu", threads=1)
+dry_run(TrainingJob(recipe, data, device="cpu", threads=1))
 failed["dry run"] = changed(before)
-train(recipe, data=data, out=out, device="cpu", threads=1, quiet=True)
+train(TrainingJob(recipe, data, out, device="cpu", threads=1), quiet=True)
 failed["training"] = changed(before)
 finish(recipe, data=data, run=out, device="cpu", final_scores=True)
 failed["final scores"] = changed(before)

@@ -11,6 +11,7 @@ from rich.console import Console
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import UserError
+from nmtdeep.preprocessing.inputs import CorpusFiles
 from nmtdeep.preprocessing.preprocess import Preprocessing
 from nmtdeep.preprocessing.reuse import ReusedText
 from nmtdeep.preprocessing.summary import PreprocessingReport
@@ -31,16 +32,16 @@ def corpus(tmp_path):
         for place, language in enumerate(("en", "de")):
             text = "".join(f"{pair[place]}\n" for pair in pairs)
             (tmp_path / f"{split}.{language}").write_text(text)
-    return {name: tmp_path / name for name in ("train", "valid")}
+    return CorpusFiles(tmp_path / "train", tmp_path / "valid")
 
 
-def reused(path: Path, corpus: dict[str, Path]) -> tuple[DataDirectory, PreprocessingReport]:
+def reused(path: Path, corpus: CorpusFiles) -> tuple[DataDirectory, PreprocessingReport]:
     """The corpus with the text of `path`, by a recipe with another text, and its report."""
     text = ReusedText.of(path)
     recipe, changes = text.adopt(Recipe.model_validate(OTHER))
     assert {"text.lowercase: true -> false", "text.bpe.merges: 5 -> 60"} <= set(changes)
-    out = corpus["train"].with_name(f"of-{path.name}")
-    report = Preprocessing(recipe, **corpus, out=out, pipeline=text.pipeline).run()
+    out = corpus.train.with_name(f"of-{path.name}")
+    report = Preprocessing(recipe, corpus, out=out, pipeline=text.pipeline).run()
     return DataDirectory.open(out), report
 
 
@@ -79,7 +80,7 @@ def test_a_sentencepiece_model_of_another_program_is_used(corpus, tmp_path):
     ]
     assert recipe.text.tokenizer.sampling.alpha == 0.1
     out = tmp_path / "data"
-    report = Preprocessing(recipe, **corpus, out=out, pipeline=found.pipeline).run()
+    report = Preprocessing(recipe, corpus, out=out, pipeline=found.pipeline).run()
     data = DataDirectory.open(tmp_path / "data")
     vocabulary = data.pipeline.source.vocabulary
     assert vocabulary is data.pipeline.target.vocabulary

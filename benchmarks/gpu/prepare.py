@@ -19,6 +19,7 @@ from nmtdeep.config.load import load_recipe
 from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.index import RECIPE_FILE
 from nmtdeep.decoding.translator import Translator
+from nmtdeep.preprocessing.inputs import CorpusFiles
 from nmtdeep.preprocessing.preprocess import Preprocessing
 from nmtdeep.training import loop
 from nmtdeep.training.feed import upcoming
@@ -45,14 +46,14 @@ def prepare(kit: Path, folder: Path, pretend: bool) -> None:
     train, valid = folder / "train", folder / ("val" if [*folder.glob("val.*")] else "dev")
     test = folder / min(folder.glob("test*")).name.split(".")[0]
     recipe = load_recipe(RECIPE, ["text.bpe.merges=100"] if pretend else [])
-    Preprocessing(recipe, train=train, valid=valid, tests=[test], out=kit / DATA).run()
+    Preprocessing(recipe, CorpusFiles(train, valid, [test]), out=kit / DATA).run()
     with TemporaryDirectory() as place:
         pairs, types = (200, 50) if pretend else (40_000, 32_000)
         train = write_synthetic(Path(place) / "train", pairs, types)
         valid = write_synthetic(Path(place) / "valid", 100, types)
         as_is = ["text.input=tokenized", "text.normalize=false", "text.bpe=none"]
         synthetic = load_recipe(RECIPE, as_is)
-        Preprocessing(synthetic, train=train, valid=valid, out=kit / SYNTHETIC).run()
+        Preprocessing(synthetic, CorpusFiles(train, valid), out=kit / SYNTHETIC).run()
         train_briefly(kit, Path(place) / "run", 2 if pretend else 150)
     answers = computed(kit, torch.device("cpu"))
     (kit / ANSWERS).write_text(json.dumps(answers), encoding="utf-8")

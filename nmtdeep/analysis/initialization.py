@@ -16,7 +16,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from statistics import fmean
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 from torch import Tensor
 
@@ -101,11 +101,11 @@ def means(blocks: Iterable[Block]) -> list[Block]:
     """The mean over the layers that have a figure, as in Table 1 of Zhang et al. 2019."""
     rows = []
     for (side, sublayer), group in grouped(blocks, "side", "sublayer").items():
-        figures: dict[str, Any] = {}
+        figures: list[float | None] = []
         for name in FIGURES:
             values = [getattr(block, name) for block in group if getattr(block, name) is not None]
-            figures[name] = fmean(values) if values else None
-        rows.append(Block(side, None, sublayer, **figures))
+            figures.append(fmean(values) if values else None)
+        rows.append(Block._make([side, None, sublayer, *figures]))
     return rows
 
 

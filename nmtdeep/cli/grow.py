@@ -35,6 +35,7 @@ def grow(
         restart_lr: Start the learning rate from its peak again, or continue it.
         freeze_copied: Train only the new layers of the stack.
     """
+    from nmtdeep.config.model import SIDES
     from nmtdeep.growing import grow as grow_run
 
     name = strategy if "." in strategy else strategy.replace("-", "_")
@@ -42,8 +43,7 @@ def grow(
     grown = grow_run(
         source,
         out=out,
-        encoder=None if stack == "decoder" else layers,
-        decoder=None if stack == "encoder" else layers,
+        depths=dict.fromkeys(SIDES if stack == "both" else (stack,), layers),
         strategy=growth.strategy,
         restart_lr=restart_lr,
         freeze_copied=freeze_copied,

@@ -59,7 +59,7 @@ def preprocess(
     assert train and valid
     from nmtdeep.config.load import load_recipe
     from nmtdeep.devices import cores
-    from nmtdeep.preprocessing.inputs import named
+    from nmtdeep.preprocessing.inputs import CorpusFiles, named
     from nmtdeep.preprocessing.language import unchecked, without_rules
     from nmtdeep.preprocessing.preprocess import Preprocessing
     from nmtdeep.preprocessing.progress import ProgressBar
@@ -83,9 +83,7 @@ def preprocess(
     typer.echo("".join(f"{note}\n" for note in notes if note and not quiet), nl=False)
     job = Preprocessing(
         resolved,
-        train=named(train),
-        valid=valid,
-        tests=test or [],
+        CorpusFiles(named(train), valid, test or ()),
         out=out,
         overwrite=overwrite,
         pipeline=reused.pipeline if reused else None,

@@ -130,27 +130,21 @@ def train(
         typer.echo(f"section text as of --data: {'; '.join(adopted)}")
     if source is not None:  # no override, which would keep the SHA-256 of the old one
         resolved = resolved.with_training(start_from=StartFrom(path=str(source)))
+    from nmtdeep.training.setup import TrainingJob
+
+    job = TrainingJob(resolved, corpora, out, device, threads, processes, overwrite, verify)
     if dry_run:
         from nmtdeep.config.render import display
         from nmtdeep.tables import show
         from nmtdeep.training.opening import dry_run as plan
 
-        messages = plan(
-            resolved,
-            data=corpora,
-            out=out,
-            device=device,
-            threads=threads,
-            processes=processes,
-            overwrite=overwrite,
-            verify=verify,
-        )
+        messages = plan(job)
         typer.echo(display(resolved))
         show(*messages)
         if estimate:
             from nmtdeep.training.estimate import estimate as hours
 
-            typer.echo(hours(resolved, corpora, device=device, threads=threads))
+            typer.echo(hours(job))
         return
     if out is None:
         raise UserError("is missing", where="--out", hint="pass a directory for the run")
@@ -158,17 +152,7 @@ def train(
     from nmtdeep.training.final_scores import finish
     from nmtdeep.training.loop import train as run_training
 
-    stopped = run_training(
-        resolved,
-        data=corpora,
-        out=out,
-        device=device,
-        threads=threads,
-        processes=processes,
-        quiet=quiet,
-        overwrite=overwrite,
-        verify=verify,
-    )
+    stopped = run_training(job, quiet=quiet)
     if stopped:
         raise typer.Exit(128 + stopped)
     if stopped is not None:  # in rank 0 of those that torchrun started

@@ -82,11 +82,9 @@ def translate(
         count = streams.translate(
             translator,
             source,
-            write,
-            form=form,
+            streams.Destination(write, form, aligned),
             first=done.first,
             advance=advance,
-            aligned=aligned,
         )
     if not quiet:
         before, seconds = done.lines, time.perf_counter() - began

@@ -72,7 +72,7 @@ class Noam(Section):
     warmup_updates: Count = Field(4000, description="updates until the peak")
 
 
-class Linear(Section):
+class LinearDecay(Section):
     """Linear warm-up to the peak, then linearly down to zero after training.max_updates.
 
     With `max_updates: auto` a warm-up of more than half of all updates ends there, below the peak.
@@ -98,4 +98,4 @@ class ScheduleVariant(Variant):
         raise NotImplementedError
 
 
-Schedule = OneOf[InverseSquareRoot | Noam | Linear | ScheduleVariant]
+Schedule = OneOf[InverseSquareRoot | Noam | LinearDecay | ScheduleVariant]

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from nmtdeep import memory
 from nmtdeep.config.decoding import DecodingOptions
@@ -152,40 +152,50 @@ def worker_processes(options: DecodingOptions, lines: int, cores: int) -> int:
     return cores
 
 
+class Destination(NamedTuple):
+    """Where translations go.
+
+    Attributes:
+        write: called with the output of a whole chunk.
+        form: output format, see `render`.
+        aligned: called with the alignments of a chunk, a line each; None: there are none.
+    """
+
+    write: Write
+    form: str
+    aligned: Write | None = None
+
+
 def translate(
     translator: Translator,
     source: str,
-    write: Write,
+    output: Destination,
     *,
-    form: str,
     first: int = 0,
     advance: Callable[[float], object] = lambda _: None,
     buffer: int = BUFFER,
-    aligned: Write | None = None,
 ) -> int:
     """Translate `source` (a path or `-`) line by line; returns the number of lines.
 
     Args:
-        write: called with the output of a whole chunk.
-        form: output format, see `render`.
         first: number of lines of a file to leave out, whole chunks of it.
         advance: as in `Translator.begin`.
-        aligned: called with the alignments of a chunk, a line each; None: there are none.
     """
     translator.restart(first)
     count, options = first, translator.options
     lines = read_chunks(source, first=first, size=buffer)
     begun = (translator.begin(chunk, advance) for chunk in lines)
-    for end in lookahead(begun, 0 if _is_answered(source) else translator.ahead):
+    for end in lookahead(begun, 0 if _is_answered(source) else translator.prefetch):
         translations = end()
-        if aligned is not None:
+        if output.aligned is not None:
             from nmtdeep.decoding.alignment import align, pharaoh
 
             translations = align(translator, translations)
             found = (each.candidates[0].alignment or () for each in translations)
-            aligned("".join(f"{pharaoh(each)}\n" for each in found))
+            output.aligned("".join(f"{pharaoh(each)}\n" for each in found))
         numbered = enumerate(translations, count)
-        write("".join(render(each, number, form, options) for number, each in numbered))
+        lines_of = (render(each, number, output.form, options) for number, each in numbered)
+        output.write("".join(lines_of))
         before, count = count, count + len(translations)
         if count // RELEASE > before // RELEASE:
             memory.give_back()

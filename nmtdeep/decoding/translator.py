@@ -113,11 +113,11 @@ class Translator:
 
     def translate(self, lines: Iterable[str], *, buffer: int = BUFFER) -> Iterator[Translation]:
         """Translate lines in order; `buffer` lines are sorted by length and batched at once."""
-        for translations in lookahead(map(self.begin, line_chunks(lines, buffer)), self.ahead):
+        for translations in lookahead(map(self.begin, line_chunks(lines, buffer)), self.prefetch):
             yield from translations()
 
     @property
-    def ahead(self) -> int:
+    def prefetch(self) -> int:
         """Chunks to begin before one is finished, so that no process waits."""
         return self.options.processes if self.pool is not None else 0
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from nmtdeep import files
 from nmtdeep.config.stages import TEMPERATURE
@@ -38,6 +39,19 @@ class Input:
             yield source, target
 
 
+class CorpusFiles(NamedTuple):
+    """Prefixes, or files of `text.pairs`, of the corpora; `train` by name, or the only one."""
+
+    train: Path | Mapping[str, Path]
+    valid: Path
+    tests: Sequence[Path] = ()
+
+    @property
+    def training(self) -> Mapping[str, Path]:
+        """The training corpora by name."""
+        return {TRAIN: self.train} if isinstance(self.train, Path) else self.train
+
+
 def named(corpora: Sequence[str]) -> dict[str, Path]:
     """The corpora of `--train`: one PREFIX, which is named `train`, or several NAME=PREFIX.
 
@@ -60,12 +74,7 @@ def named(corpora: Sequence[str]) -> dict[str, Path]:
 
 
 def find_inputs(
-    config: Text,
-    *,
-    train: Mapping[str, Path],
-    valid: Path,
-    tests: Sequence[Path],
-    warn: Callable[[str], object] = lambda _: None,
+    config: Text, corpora: CorpusFiles, warn: Callable[[str], object] = lambda _: None
 ) -> list[Input]:
     """Training corpora, valid and the tests, in this order; reads every file once.
 
@@ -81,7 +90,8 @@ def find_inputs(
             where="text.source",
             hint="set text.source and text.target (-s, -t)",
         )
-    prefixes = [*train.items(), (VALID, valid), *((name_of(prefix), prefix) for prefix in tests)]
+    train, tests = corpora.training, ((name_of(prefix), prefix) for prefix in corpora.tests)
+    prefixes = [*train.items(), (VALID, corpora.valid), *tests]
     names = [name for name, _ in prefixes]
     for name in names:
         if names.count(name) > 1 or not name or "\n" in name or name == TEMPERATURE:

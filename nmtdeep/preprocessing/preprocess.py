@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import count, islice
 from pathlib import Path
@@ -17,11 +17,17 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.render import to_yaml
 from nmtdeep.config.text import MosesBpe
 from nmtdeep.data.corpus import corpus_writer, id_type
-from nmtdeep.data.index import RECIPE_FILE, TEXT_DIRECTORY, TRAIN
+from nmtdeep.data.index import RECIPE_FILE, TEXT_DIRECTORY
 from nmtdeep.data.parallel import chunks, ordered_map
 from nmtdeep.errors import DataError
 from nmtdeep.preprocessing import transforms
-from nmtdeep.preprocessing.inputs import Input, check_data_directory, check_tags, find_inputs
+from nmtdeep.preprocessing.inputs import (
+    CorpusFiles,
+    Input,
+    check_data_directory,
+    check_tags,
+    find_inputs,
+)
 from nmtdeep.preprocessing.learning import (
     Models,
     Tallies,
@@ -56,8 +62,6 @@ class Preprocessing:
     Only training pairs are dropped, each counted by reason; valid and tests keep every line.
 
     Args:
-        train: training corpora by name, or the only one; so are `valid` and `tests` prefixes or
-            files of `text.pairs`.
         pipeline: with the recipe's text section, to use as it is, or the model of both sides for a
             new one; None: learn one.
         warn: called with a line for each thing that looks wrong.
@@ -70,22 +74,20 @@ class Preprocessing:
     def __init__(
         self,
         recipe: Recipe,
+        corpora: CorpusFiles,
         *,
-        train: Path | Mapping[str, Path],
-        valid: Path,
-        tests: Sequence[Path] = (),
         out: Path,
         overwrite: bool = False,
         pipeline: TextPipeline | SentencePiece | None = None,
         warn: Callable[[str], object] = lambda _: None,
     ) -> None:
         check_data_directory(out, overwrite=overwrite)
-        corpora = {TRAIN: train} if isinstance(train, Path) else train
         if not isinstance(pipeline, TextPipeline):  # which has the tags of its own corpora
-            check_tags(recipe.text, corpora)
+            check_tags(recipe.text, corpora.training)
         self.recipe, self.text, self.out, self.pipeline = recipe, recipe.text, out, pipeline
-        self.training, self.languages = [*corpora], (recipe.text.source, recipe.text.target)
-        self.inputs = find_inputs(recipe.text, train=corpora, valid=valid, tests=tests, warn=warn)
+        self.training = [*corpora.training]
+        self.languages = recipe.text.source, recipe.text.target
+        self.inputs = find_inputs(recipe.text, corpora, warn)
 
     def plan(self) -> Iterator[str]:
         """Lines for a dry run: text section, files with their counts, three tokenized pairs."""

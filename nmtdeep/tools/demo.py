@@ -18,10 +18,12 @@ from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.data.index import INDEX_FILE
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.devices import resolve_device
+from nmtdeep.preprocessing.inputs import CorpusFiles
 from nmtdeep.preprocessing.preprocess import Preprocessing
 from nmtdeep.preprocessing.progress import ProgressBar
 from nmtdeep.training.final_scores import finish
 from nmtdeep.training.loop import train
+from nmtdeep.training.setup import TrainingJob
 
 SAMPLES = 10
 
@@ -47,9 +49,8 @@ def run_demo(out: Path, *, threads: int | None = None, device: str = "auto") -> 
     if not (data / INDEX_FILE).is_file():
         _preprocess(recipe, data, console)
     console.rule("2. train: 12 encoder layers, for a few minutes")
-    stopped = train(
-        recipe, data=data, out=run, threads=threads, processes=2 if several else 1, device=device
-    )
+    processes = 2 if several else 1
+    stopped = train(TrainingJob(recipe, data, run, device, threads, processes))
     if stopped:
         raise SystemExit(128 + stopped)
     console.rule("3. average the last checkpoints, translate, score")
@@ -67,10 +68,8 @@ def run_demo(out: Path, *, threads: int | None = None, device: str = "auto") -> 
 
 def _preprocess(recipe: Recipe, data: Path, console: Console) -> None:
     with as_file(files("nmtdeep") / "demo" / "corpus") as corpus:
-        texts = {name: corpus / name for name in ("train", "dev", "test")}
-        job = Preprocessing(
-            recipe, train=texts["train"], valid=texts["dev"], tests=[texts["test"]], out=data
-        )
+        texts = CorpusFiles(corpus / "train", corpus / "dev", [corpus / "test"])
+        job = Preprocessing(recipe, texts, out=data)
         report = job.run(workers=os.cpu_count() or 1, progress=ProgressBar())
     report.show(console)
 

@@ -131,9 +131,8 @@ def distill(
             progress.step("translate", count) as advance,
         ):
             advance(point.first)
-            streams.translate(
-                translator, str(source), write, form="json", first=point.first, advance=advance
-            )
+            into = streams.Destination(write, "json")
+            streams.translate(translator, str(source), into, first=point.first, advance=advance)
     return write_pairs(job, languages, reference)
 
 

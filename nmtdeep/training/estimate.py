@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.data.corpus import DataDirectory
+from nmtdeep.data.corpus import opened
 from nmtdeep.devices import kept_settings, resolve_device
 from nmtdeep.tables import describe
 from nmtdeep.training.budget import TIMED, Pace
@@ -18,7 +18,7 @@ from nmtdeep.training.launch import use_threads
 from nmtdeep.training.memory import peak_memory
 from nmtdeep.training.opening import check
 from nmtdeep.training.ranks import Ranks
-from nmtdeep.training.setup import Setup
+from nmtdeep.training.setup import Setup, TrainingJob
 from nmtdeep.training.state import Progress
 from nmtdeep.training.trainer import Trainer
 from nmtdeep.training.validation import validate
@@ -49,14 +49,7 @@ class StageEstimate(NamedTuple):
 
 
 @kept_settings()
-def estimate(
-    recipe: Recipe,
-    data: DataDirectory,
-    *,
-    device: str = "auto",
-    threads: int | None = None,
-    clock: Callable[[], float] = time.perf_counter,
-) -> str:
+def estimate(job: TrainingJob, *, clock: Callable[[], float] = time.perf_counter) -> str:
     """Updates, epochs and hours of a training by one process, as a small table.
 
     Each stage is tried for at most a minute, with a model that is thrown away.
@@ -64,8 +57,8 @@ def estimate(
     Raises:
         UserError: as `training.loop.train`.
     """
-    use_threads(threads, 1)
-    setup = check(recipe, data, Ranks(device=resolve_device(device)))
+    use_threads(job.threads, 1)
+    setup = check(job.recipe, opened(job.data), Ranks(device=resolve_device(job.device)))
     stages = [*_stages(setup, clock)]
     updates = sum(each.updates for each in stages)
     seconds = sum(each.updates * each.update + each.end for each in stages)
@@ -75,7 +68,7 @@ def estimate(
         trial = f"{stage.update:.3g} s an update, validations included"
         lines.append(("speed", f"{what}{trial} ({counted(stage.timed, 'update')} timed)"))
     lines.append(("memory", f"{size(max(each.memory for each in stages))}, measured"))
-    patience = recipe.training.validation.patience
+    patience = job.recipe.training.validation.patience
     ends = f"; patience {patience} may end it earlier" if patience else ""
     lines.append(("time", f"{duration(seconds)} (h:mm:ss), without final scores{ends}"))
     return describe(lines)

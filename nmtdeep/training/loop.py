@@ -13,7 +13,6 @@ from pathlib import Path
 
 import torch
 
-from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import DataDirectory, opened
 from nmtdeep.devices import keep_compiled, kept_settings
 from nmtdeep.errors import UserError
@@ -28,7 +27,7 @@ from nmtdeep.training.opening import check, opening
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.recorder import Recorder
 from nmtdeep.training.run_directory import RunDirectory, open_run
-from nmtdeep.training.setup import Setup
+from nmtdeep.training.setup import Setup, TrainingJob
 from nmtdeep.training.state import FittedUpdates, Progress
 from nmtdeep.training.step import UpdateResult
 from nmtdeep.training.trainer import Trainer
@@ -38,31 +37,15 @@ from nmtdeep.units import counted, size
 
 @kept_settings()
 def train(
-    recipe: Recipe,
-    *,
-    data: Path | DataDirectory,
-    out: Path,
-    device: str = "auto",
-    threads: int | None = None,
-    processes: int = 1,
-    quiet: bool = False,
-    overwrite: bool = False,
-    verify: bool = True,
-    clock: Callable[[], float] = time.perf_counter,
+    job: TrainingJob, *, quiet: bool = False, clock: Callable[[], float] = time.perf_counter
 ) -> int | None:
-    """Train the model of `recipe` on a preprocessed corpus, or resume its training exactly.
+    """Train the model of a recipe on a preprocessed corpus, or resume its training exactly.
 
     In a process that torchrun started, this is one of its ranks.
 
     Args:
-        recipe: the experiment; a run is resumed with the same model, text and batches.
-        data: directory that `preprocess` wrote, which may be open.
-        out: run directory.
-        device: auto, cpu, cuda or cuda:N.
-        threads: CPU threads of all ranks of this machine; None keeps torch's choice.
-        processes: ranks to start here, each on its share of the threads or on its own GPU.
-        overwrite: delete what a training left in `out` and start from the beginning.
-        verify: compare the token files with their checksums, in one rank of each machine.
+        job: what to train, and where; `out` is given.
+        quiet: print errors and warnings only.
         clock: seconds since some moment; processes that are started here have the usual one.
 
     Returns:
@@ -72,35 +55,28 @@ def train(
         UserError: for anything that the user can fix; checkpoints on disk stay intact.
         SystemExit: in a rank of a launcher, if a signal was received.
     """
-    if not is_launched() and processes > 1:
-        use_threads(threads, 1)
-        rank = partial(
-            train,
-            recipe,
-            data=data if isinstance(data, Path) else data.path,
-            out=out,
-            device=device,
-            threads=torch.get_num_threads(),
-            quiet=quiet,
-            overwrite=overwrite,
-            verify=verify,
-        )
-        return launch(processes, rank)
-    with noted_signals() as signals, join_ranks(device, threads, signals) as ranks:
-        if processes not in (1, ranks.size):
+    recipe, out = job.recipe, job.out
+    assert out is not None
+    if not is_launched() and job.processes > 1:
+        use_threads(job.threads, 1)
+        data = job.data if isinstance(job.data, Path) else job.data.path
+        a_rank = replace(job, data=data, threads=torch.get_num_threads())
+        return launch(job.processes, partial(train, a_rank, quiet=quiet))
+    with noted_signals() as signals, join_ranks(job.device, job.threads, signals) as ranks:
+        if job.processes not in (1, ranks.size):
             raise UserError(
-                f"{processes}, but torchrun has started {ranks.size}",
+                f"{job.processes}, but torchrun has started {ranks.size}",
                 where="--processes",
                 hint="omit --processes or torchrun",
             )
-        corpora = _same_corpora(data, ranks, verify)
+        corpora = _same_corpora(job.data, ranks, job.verify)
         setup = check(recipe, corpora, ranks)
         with ExitStack() as opened_files:
             run = RunDirectory(out, recipe, corpora.pipeline)
             progress, newest = Progress(), ""
             if ranks.is_first:
                 text, digest = corpora.pipeline, corpora.digest
-                directory = open_run(out, recipe, text, overwrite=overwrite, corpus=digest)
+                directory = open_run(out, recipe, text, overwrite=job.overwrite, corpus=digest)
                 run = opened_files.enter_context(directory)
                 if path := run.newest():
                     progress, newest = Progress.of(path), path.name

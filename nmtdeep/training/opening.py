@@ -27,7 +27,7 @@ from nmtdeep.training.loggers import chosen
 from nmtdeep.training.memory import check_model_fits
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.run_directory import check_run
-from nmtdeep.training.setup import Setup, resolve_precision
+from nmtdeep.training.setup import Setup, TrainingJob, resolve_precision
 from nmtdeep.training.state import Progress
 from nmtdeep.training.trainer import empty_model, freeze
 from nmtdeep.training.validation import comet_of, long_lines
@@ -201,41 +201,28 @@ def _frozen(recipe: Recipe, model: Transformer) -> str:
 
 
 @kept_settings()
-def dry_run(
-    recipe: Recipe,
-    *,
-    data: Path | DataDirectory,
-    out: Path | None,
-    device: str = "auto",
-    threads: int | None = None,
-    processes: int = 1,
-    overwrite: bool = False,
-    verify: bool = True,
-) -> list[str]:
+def dry_run(job: TrainingJob) -> list[str]:
     """The messages of `training.loop.train` before its first update, without writing anything.
 
-    The checks and arguments are the same, except that the largest batch is not tried.
-
-    Args:
-        out: run directory; None: a new one.
+    The checks are the same, except that the largest batch is not tried.
 
     Raises:
         UserError: as `training.loop.train`.
     """
-    ranks = Ranks(0, processes, device=resolve_device(device, processes=processes))
-    corpora = opened(data)
-    if verify:
+    ranks = Ranks(0, job.processes, device=resolve_device(job.device, processes=job.processes))
+    corpora = opened(job.data)
+    if job.verify:
         corpora.verify()
-    setup = check(recipe, corpora, ranks)
-    starts = overwrite or out is None
+    setup = check(job.recipe, corpora, ranks)
+    starts = job.overwrite or job.out is None
     text, digest = corpora.pipeline, corpora.digest
-    run = check_run(out or Path(), recipe, text, overwrite=starts, corpus=digest)
+    run = check_run(job.out or Path(), job.recipe, text, overwrite=starts, corpus=digest)
     progress = Progress()
     if not starts and (newest := run.newest()):
         progress = Progress.of(newest)
         files.verify(newest, hint=checkpoint.HINT)
-    if stage_control.stop_reason(recipe, progress):
-        return [stage_control.nothing_to_do(recipe, progress)]
-    use_threads(threads or torch.get_num_threads(), processes)
+    if stage_control.stop_reason(job.recipe, progress):
+        return [stage_control.nothing_to_do(job.recipe, progress)]
+    use_threads(job.threads or torch.get_num_threads(), job.processes)
     changes = (f"changed: {change}" for change in run.changes)
     return [opening(replace(setup, recipe=run.recipe), progress), *changes]

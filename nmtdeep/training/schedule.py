@@ -66,7 +66,7 @@ def learning_rate(
         case config.Noam(scale=scale, warmup_updates=warmup):
             width = recipe.model.width_of("decoder")
             return noam(update, scale=scale, warmup_updates=warmup, width=width)
-        case config.Linear(lr=peak, warmup_updates=warmup):
+        case config.LinearDecay(lr=peak, warmup_updates=warmup):
             if total == "auto":
                 return planned(update, peak=peak, warmup_updates=warmup, length=left)
             return linear(update, peak=peak, warmup_updates=warmup, max_updates=total - offset)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 
@@ -19,6 +20,31 @@ PRECISIONS = {
     "bf16": torch.bfloat16,
     "fp16": torch.float16,
 }
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """A training as it is asked for.
+
+    Attributes:
+        recipe: the experiment; a run is resumed with the same model, text and batches.
+        data: directory that `preprocess` wrote, which may be open.
+        out: run directory; None, for a dry run: a new one.
+        device: auto, cpu, cuda or cuda:N.
+        threads: CPU threads of all ranks of this machine; None keeps torch's choice.
+        processes: ranks to start here, each on its share of the threads or on its own GPU.
+        overwrite: delete what a training left in `out` and start from the beginning.
+        verify: compare the token files with their checksums, in one rank of each machine.
+    """
+
+    recipe: Recipe
+    data: Path | DataDirectory
+    out: Path | None = None
+    device: str = "auto"
+    threads: int | None = None
+    processes: int = 1
+    overwrite: bool = False
+    verify: bool = True
 
 
 @dataclass(frozen=True)

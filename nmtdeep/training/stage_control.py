@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from nmtdeep.config.optimizer import InverseSquareRoot, Linear
+from nmtdeep.config.optimizer import InverseSquareRoot, LinearDecay
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.training.schedule import learning_rate
 from nmtdeep.training.state import Progress
@@ -121,13 +121,13 @@ def low_peak(recipe: Recipe, progress: Progress) -> str:
     """What is wrong with a training that is too short to reach its learning rate; else empty."""
     settings, last = recipe.training, progress.last_update(recipe.training)
     schedule = settings.schedule
-    if last is None or not isinstance(schedule, Linear | InverseSquareRoot):
+    if last is None or not isinstance(schedule, LinearDecay | InverseSquareRoot):
         return ""
     reached, length = peak(recipe, progress, last), last - progress.schedule_offset
     if reached > 0.99 * schedule.lr:
         return ""
     warmup = f"the warm-up of {schedule.warmup_updates:,}"
-    if settings.max_updates == "auto" and isinstance(schedule, Linear):
+    if settings.max_updates == "auto" and isinstance(schedule, LinearDecay):
         warmup = f"twice {warmup}"
     what = f"the learning rate's peak is {reached:.1e} instead of {schedule.lr:.1e}"
     less = f"{length:,} updates are fewer than {warmup}"
@@ -154,7 +154,7 @@ def linear_not_finished(recipe: Recipe, progress: Progress) -> str:
     schedule, last = settings.schedule, progress.last_update(settings)
     lr, highest = lr_of(recipe, progress, update), peak(recipe, progress, update)
     ended = last is not None and update >= last
-    if not isinstance(schedule, Linear) or ended or lr <= highest / 10:
+    if not isinstance(schedule, LinearDecay) or ended or lr <= highest / 10:
         return ""
     advice = f"a linear schedule of this length does better with --max-updates {update}"
     if settings.max_minutes is not None and progress.seconds >= settings.max_minutes * 60:

@@ -15,6 +15,7 @@ from nmtdeep.data.corpus import DataDirectory, MonolingualCorpus, ParallelCorpus
 from nmtdeep.data.plan import Plan, corpus_of_group, mixture_probabilities
 from nmtdeep.data.position import DataPosition, MixedPosition, by_corpus
 from nmtdeep.errors import UserError
+from nmtdeep.preprocessing.inputs import CorpusFiles
 from nmtdeep.preprocessing.preprocess import Preprocessing
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.opening import check
@@ -260,8 +261,7 @@ def mixed(tiny_run, tmp_path):
     text = {**tiny_run.recipe.text.model_dump(), "tags": {"b": "<bt>"}}
     Preprocessing(
         Recipe.model_validate({**tiny_run.recipe.model_dump(), "text": text}),
-        train={"a": tmp_path / "a", "b": tmp_path / "b"},
-        valid=path / "valid",
+        CorpusFiles({"a": tmp_path / "a", "b": tmp_path / "b"}, path / "valid"),
         out=tmp_path / "data",
     ).run()
     return DataDirectory.open(tmp_path / "data")

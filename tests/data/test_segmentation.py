@@ -16,6 +16,7 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.batch import Batch
 from nmtdeep.data.corpus import DataDirectory, ParallelCorpus
 from nmtdeep.data.segmentation import segmented, segmenters
+from nmtdeep.preprocessing.inputs import CorpusFiles
 from nmtdeep.preprocessing.preprocess import Preprocessing
 from nmtdeep.text.bpe import join
 from nmtdeep.text.vocabulary import PAD, UNK
@@ -51,7 +52,7 @@ def demo_data(tmp_path_factory):
         tokenizer = {"type": "sentencepiece", "size": 500, "model": kind, **more}
         recipe = Recipe.model_validate({"text": {"tokenizer": tokenizer, "normalize": False}})
         out = tmp_path_factory.mktemp(kind) / "data"
-        Preprocessing(recipe, train=corpus / "dev", valid=corpus / "test", out=out).run()
+        Preprocessing(recipe, CorpusFiles(corpus / "dev", corpus / "test"), out=out).run()
         made[kind] = DataDirectory.open(out)
     return made
 

@@ -33,9 +33,8 @@ def test_translations_are_written_with_the_links_of_their_attention(tiny_run, tm
     written, aligned = [], []
     options = DecodingOptions(device="cpu")
     with Translator.load([tiny_run.path], options) as translator:
-        streams.translate(
-            translator, str(path), written.append, form="json", aligned=aligned.append
-        )
+        into = streams.Destination(written.append, "json", aligned.append)
+        streams.translate(translator, str(path), into)
     records = [json.loads(line) for line in "".join(written).splitlines()]
     lines = "".join(aligned).split("\n")[:-1]
     assert len(lines) == 4 and lines[3] == ""

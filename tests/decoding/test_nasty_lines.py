@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nmtdeep.config.recipe import Recipe
-from nmtdeep.decoding.streams import check, translate, writer
+from nmtdeep.decoding.streams import Destination, check, translate, writer
 
 # A megabyte in one word; a hundred thousand words; and characters that are not letters.
 LINES = [
@@ -44,6 +44,6 @@ def test_as_many_translations_as_lines(tmp_path, translator):
     assert check(source, out) == len(LINES)
     model = translator(beam=1, long_lines="truncate", max_source_tokens=20)
     with writer(out) as write:
-        count = translate(model, source, write, form="text")
+        count = translate(model, source, Destination(write, "text"))
     assert count == Path(out).read_bytes().count(b"\n") == len(LINES)
     assert Path(out).read_text(encoding="utf-8").split("\n")[8] == ""

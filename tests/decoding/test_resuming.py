@@ -1,7 +1,6 @@
 """An output that was cut off anywhere and resumed is the whole output."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -33,8 +32,8 @@ def resumed(source, output, **changes):
 def test_an_output_cut_off_anywhere_is_completed(translator, source, tmp_path, form, n_best):
     model, output = translator(n_best=n_best, beam=2), str(tmp_path / "out")
     written: list[str] = []
-    how: Any = {"form": form, "buffer": CHUNK}
-    streams.translate(model, str(source), written.append, **how)
+    into = streams.Destination(written.append, form)
+    streams.translate(model, str(source), into, buffer=CHUNK)
     whole = "".join(written).encode()
     assert len(written) == 3
     # As the same chunks come again and again, they are not translated again and again.
@@ -52,7 +51,8 @@ def test_an_output_cut_off_anywhere_is_completed(translator, source, tmp_path, f
                 write(known[first])
         assert (tmp_path / "out").read_bytes() == whole
     rest: list[str] = []
-    assert streams.translate(model, str(source), rest.append, **how, first=6) == 9
+    into = streams.Destination(rest.append, form)
+    assert streams.translate(model, str(source), into, buffer=CHUNK, first=6) == 9
     assert rest == written[2:]
 
 
@@ -66,7 +66,7 @@ def test_a_list_of_one_candidate_is_resumed(translator, source, tmp_path, form):
     translations = model.translate(source.read_text().splitlines())
     assert [len(each.candidates) for each in translations] == [1, 2]
     with streams.writer(str(tmp_path / "out")) as write:
-        streams.translate(model, str(source), write, form=form)
+        streams.translate(model, str(source), streams.Destination(write, form))
     size = (tmp_path / "out").stat().st_size
     assert resumed(source, tmp_path / "out", form=form, n_best=2).lines == 2
     with (tmp_path / "out").open("r+b") as file:

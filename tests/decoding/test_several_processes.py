@@ -66,14 +66,21 @@ def test_two_processes_write_what_one_does_up_to_an_error_or_their_end(
     options |= {"long_lines": "error", "max_source_tokens": 150}
     for processes in (1, 2):
         with translator(tiny_run.newer, tiny_run.older, processes=processes, **options) as model:
-            parts, how = [], {"form": "text", "buffer": CHUNK}
+            parts, how = [], {"buffer": CHUNK}
             path, counted = str(tmp_path / "in"), []
-            count = streams.translate(model, path, parts.append, advance=counted.append, **how)
+            count = streams.translate(
+                model,
+                path,
+                streams.Destination(parts.append, "text"),
+                advance=counted.append,
+                **how,
+            )
             assert (count, sum(counted)) == (LINES, pytest.approx(6))  # blank ones cost nothing
             written.append((parts, log_probabilities(model, lines[:3], lines[6:9])))
             before = []
             with pytest.raises(UserError, match="input line 8"):
-                streams.translate(model, str(tmp_path / "wrong"), before.append, **how)
+                into = streams.Destination(before.append, "text")
+                streams.translate(model, str(tmp_path / "wrong"), into, **how)
             assert len(before) == 2 and before == parts[:2]
             if processes == 2:
                 for child in multiprocessing.active_children():

@@ -10,7 +10,7 @@ import pytest
 
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.decoding.resuming import resume_point
-from nmtdeep.decoding.streams import read_chunks, render, translate, writer
+from nmtdeep.decoding.streams import Destination, read_chunks, render, translate, writer
 from nmtdeep.decoding.translation import Candidate, Translation
 from nmtdeep.errors import UserError
 
@@ -74,7 +74,7 @@ def test_long_lines_make_smaller_chunks(translator, tiny_run, tmp_path, pipe):
     path = write(tmp_path / "in", lines)
     model, out = translator(beam=1), tmp_path / "out"
     written: list[str] = []
-    assert translate(model, str(path), written.append, form="text") == 11
+    assert translate(model, str(path), Destination(written.append, "text")) == 11
     assert [part.count("\n") for part in written] == [9, 2]
     texts = [each.text for each in model.translate_chunk(lines)]
     assert "".join(written) == "".join(f"{text}\n" for text in texts)

@@ -12,7 +12,7 @@ from nmtdeep import checkpoint
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.training import Training
 from nmtdeep.training.loop import train
-from nmtdeep.training.setup import PRECISIONS
+from nmtdeep.training.setup import PRECISIONS, TrainingJob
 from nmtdeep.training.step import Step
 from tests.training.test_memory import Memory
 
@@ -74,7 +74,7 @@ def trained(tiny_run, tmp_path):
         described["model"]["dropout"] = dict.fromkeys(described["model"]["dropout"], dropout)
         described["training"] = {**training, "max_updates": updates}
         recipe, out = Recipe.model_validate(described), tmp_path / name
-        assert train(recipe, data=tiny_run.data.path, out=out, device=str(device), quiet=True) == 0
+        assert train(TrainingJob(recipe, tiny_run.data.path, out, str(device)), quiet=True) == 0
         saved = out / f"checkpoint_{updates}"
         moments = checkpoint.read_tensors(saved / checkpoint.OPTIMIZER)
         return moments | checkpoint.read_tensors(saved / checkpoint.MODEL)

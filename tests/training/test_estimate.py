@@ -5,6 +5,7 @@ import re
 import pytest
 
 from nmtdeep.training.estimate import estimate
+from nmtdeep.training.setup import TrainingJob
 from nmtdeep.training.state import Progress
 from training.tiny import recipe_of, trained
 
@@ -18,7 +19,8 @@ def estimated(tiny_run, **training):
     """The table's values by name, the last one of those that have several."""
     ticks = iter(range(10**6))
     recipe = recipe_of(tiny_run, **training)
-    text = estimate(recipe, tiny_run.data, device="cpu", clock=lambda: TICK * next(ticks))
+    job = TrainingJob(recipe, tiny_run.data, device="cpu")
+    text = estimate(job, clock=lambda: TICK * next(ticks))
     return dict(re.split(r"  +", line, maxsplit=1) for line in text.splitlines())
 
 

@@ -16,6 +16,7 @@ from nmtdeep.files import SUMS
 from nmtdeep.training.loop import train
 from nmtdeep.training.optimizer import make_optimizer
 from nmtdeep.training.ranks import ALONE
+from nmtdeep.training.setup import TrainingJob
 from training.in_ranks import in_ranks, launched
 
 
@@ -78,7 +79,7 @@ def test_a_failure_in_one_rank_ends_all_with_its_reason(how, kind, message):
 
 def train_on_own(recipe, folders, out):
     """Each rank trains on the data directory of its own machine."""
-    train(recipe, data=folders[int(os.environ["RANK"])], out=out, device="cpu", quiet=True)
+    train(TrainingJob(recipe, folders[int(os.environ["RANK"])], out, "cpu"), quiet=True)
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 import pytest
 
 from nmtdeep.config.model import Model
-from nmtdeep.config.optimizer import InverseSquareRoot, Linear, Noam
+from nmtdeep.config.optimizer import InverseSquareRoot, LinearDecay, Noam
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.config.training import Training
 from nmtdeep.training.schedule import learning_rate
@@ -23,7 +23,10 @@ def recipe_of(schedule, max_updates):
         ),
         (Noam(scale=8.0, warmup_updates=4), {1: 0.25, 2: 0.5, 4: 1.0, 16: 0.5}),
         # Zero after the last update.
-        (Linear(lr=2.0, warmup_updates=4), {1: 0.5, 4: 2.0, 6: 1.5, 11: 0.25, 12: 0.0, 13: 0.0}),
+        (
+            LinearDecay(lr=2.0, warmup_updates=4),
+            {1: 0.5, 4: 2.0, 6: 1.5, 11: 0.25, 12: 0.0, 13: 0.0},
+        ),
     ],
 )
 def test_the_values_of_the_recipe_are_used(schedule, rates):
@@ -41,6 +44,6 @@ def test_the_width_of_noam_is_the_decoders():
 def test_a_restarted_linear_schedule_falls_over_the_updates_that_remain():
     # At update 10 of 16 with a warm-up of 4, the schedule goes back to 4 updates done: it is at its
     # peak, and seven steps later, after update 16, at zero.
-    recipe = recipe_of(Linear(lr=7.0, warmup_updates=4), 16)
+    recipe = recipe_of(LinearDecay(lr=7.0, warmup_updates=4), 16)
     rates = [learning_rate(recipe, update, 6) for update in range(10, 18)]
     assert rates == pytest.approx([7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0, 0.0])

@@ -157,7 +157,7 @@ def test_a_training_in_stages_starts_with_the_model_of_the_first(tiny_run, tmp_p
 
 
 def test_the_grown_model_of_the_hint_is_a_start(tiny_run, tmp_path):
-    grow(tiny_run.newer, out=tmp_path / "grown", decoder=5)
+    grow(tiny_run.newer, out=tmp_path / "grown", depths={"decoder": 5})
     recipe = recipe_from(tiny_run, tmp_path / "grown", model__decoder=DEEPER)
     run = started_run(tiny_run, tmp_path / "run", recipe)
     assert any("layers.4." in name for name in load_file(run.newest() / checkpoint.MODEL))

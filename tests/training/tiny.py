@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from nmtdeep.config.recipe import Recipe
 from nmtdeep.training.loop import train
+from nmtdeep.training.setup import TrainingJob
 from training.in_ranks import launched
 
 
@@ -28,10 +29,8 @@ def trained(
     **training: Any,
 ) -> Path:
     """`out`, after a training with these keys that ends with `code`."""
-    options = {"data": tiny_run.data.path, "out": out, "device": "cpu", "quiet": True}
-    if clock is not None:
-        options["clock"] = clock
-    begin = partial(train, recipe_of(tiny_run, **training), **options)
+    job = TrainingJob(recipe_of(tiny_run, **training), tiny_run.data.path, out, "cpu")
+    begin = partial(train, job, quiet=True, **({} if clock is None else {"clock": clock}))
     assert (begin() if processes == 1 else launched(processes, begin)) == code
     return out
 

@@ -136,7 +136,7 @@ class PlainStack(Section):
     type: Literal["residual"] = "residual"
 
 
-class Linear(Section):
+class LinearCombination(Section):
     """The common settings of the linear combinations."""
 
     norm: Literal["layers", "all", "none"] = Field(
@@ -147,7 +147,7 @@ class Linear(Section):
     )
 
 
-class Dense(Linear):
+class Dense(LinearCombination):
     """Layer l+1 reads a fixed sum of all outputs below it: the dense residual network."""
 
     type: Literal["dense"] = "dense"
@@ -156,7 +156,7 @@ class Dense(Linear):
     )
 
 
-class Learned(Linear):
+class Learned(LinearCombination):
     """Shape, initial values and training of a combination's weights."""
 
     weights: Literal["scalar", "vector", "scalar_n"] = Field(

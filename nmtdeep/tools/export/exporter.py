@@ -53,8 +53,8 @@ def export_ctranslate2(
             rows=rows,
         )
         options = to_ctranslate2.search_options(decoding, vocabulary)
-        values = {"quantization": quantization, "rows": rows, "options": options}
-        readme.write(folder, "ctranslate2.md", loaded, **values)
+        how = {"quantization": quantization, "rows": rows, "options": options}
+        readme.write(folder, "ctranslate2.md", loaded, how)
         loaded.pipeline.save(folder / checkpoint.TEXT)
     return loaded.path
 
@@ -71,7 +71,8 @@ def export_huggingface(run: Path, out: Path, *, overwrite: bool = False) -> Path
     _refuse("transformers has no class for the model", run, hint, problems)
     family = to_huggingface.family(loaded.recipe.model)
     with _export(loaded, out, f"huggingface {family.type}") as folder:
-        readme.write(folder, "card.md", loaded, name=family.name, **readme.card_values(loaded))
+        card = readme.card_values(loaded)
+        readme.write(folder, "card.md", loaded, {"name": family.name} | card)
         to_huggingface.write(folder, loaded.model, loaded.recipe, loaded.pipeline)
         loaded.pipeline.save(folder / checkpoint.TEXT)
     return loaded.path
@@ -101,7 +102,7 @@ def export_firefox(run: Path, out: Path, *, lines: Sequence[str], overwrite: boo
         (folder / "model.bin").write_bytes(content)
         for name, side in zip(names, sides, strict=True):
             (folder / name).write_bytes(to_firefox.sentencepiece_of(side).content)
-        readme.write(folder, "firefox.md", loaded, vocabularies=names)
+        readme.write(folder, "firefox.md", loaded, {"vocabularies": names})
     return loaded.path
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from nmtdeep.scoring.report import signed_by
 from nmtdeep.scoring.stored import stored_scores
 
 
-def write(folder: Path, template: str, loaded: Loaded, **values: Any) -> None:
+def write(folder: Path, template: str, loaded: Loaded, values: Mapping[str, object]) -> None:
     """Write README.md by a file of `templates/`.
 
     Args:

@@ -22,7 +22,7 @@ Step = Literal[
 Name = Annotated[str, Field(pattern=r"^[\w.+-]+$")]
 
 
-class Source(Section):
+class SourceFile(Section):
     """One file of a publisher."""
 
     file: Name = Field(description="its name here, and in a folder passed as --from")
@@ -93,7 +93,7 @@ class Dataset(Section):
 class Catalog(Section):
     """All sources and all corpora."""
 
-    sources: dict[str, Source]
+    sources: dict[str, SourceFile]
     datasets: dict[str, Dataset]
 
 

@@ -17,7 +17,7 @@ from nmtdeep.preprocessing.progress import ProgressBar
 from nmtdeep.text.chinese import CHINESE, jieba
 from nmtdeep.text.lines import read_lines
 from nmtdeep.tools.fetch.archive import unpack
-from nmtdeep.tools.fetch.catalog import Dataset, Output, Source, split_member
+from nmtdeep.tools.fetch.catalog import Dataset, Output, SourceFile, split_member
 from nmtdeep.tools.fetch.download import download
 from nmtdeep.tools.fetch.readers import read_pairs
 from nmtdeep.tools.fetch.steps import Casing, prepare
@@ -60,7 +60,7 @@ class Fetch:
 
     name: str
     dataset: Dataset
-    sources: dict[str, Source]
+    sources: dict[str, SourceFile]
     out: Path
     folder: Path | None = None
     progress: ProgressBar = field(default_factory=lambda: ProgressBar("none"))
@@ -109,7 +109,7 @@ class Fetch:
             lines.append(shlex.join(words))
         return lines
 
-    def _obtain(self, source: Source) -> Path:
+    def _obtain(self, source: SourceFile) -> Path:
         """The path of a source with the published checksum; it is downloaded if it is missing."""
         path = self.out / DOWNLOADS / source.file
         if self.folder and (self.folder / source.file).is_file():
@@ -179,7 +179,7 @@ class Fetch:
         ]
 
 
-def _verify(path: Path, source: Source) -> None:
+def _verify(path: Path, source: SourceFile) -> None:
     if source.md5 and (md5 := files.digest(path, "md5")) != source.md5:
         hint = "delete it and run the same command again"
         raise DataError(f"its MD5 is {md5}, expected {source.md5}", where=path, hint=hint)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from nmtdeep.cli.main import app
 from nmtdeep.errors import DataError, UserError
-from nmtdeep.tools.fetch.catalog import Source, load_catalog, split_member
+from nmtdeep.tools.fetch.catalog import SourceFile, load_catalog, split_member
 from nmtdeep.tools.fetch.corpus import Fetch
 
 from .archives import sgm, small, tar, xml
@@ -20,7 +20,7 @@ from .conftest import Server
 CATALOG = load_catalog()
 
 
-def served(server: Server, files: dict[str, bytes], *, md5: bool = False) -> dict[str, Source]:
+def served(server: Server, files: dict[str, bytes], *, md5: bool = False) -> dict[str, SourceFile]:
     """The shipped sources, at a server's addresses; checksums are those of other bytes."""
     server.files |= files
     return {
