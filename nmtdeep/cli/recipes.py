@@ -66,6 +66,8 @@ def show(recipe: options.Recipe, overrides: options.Overrides = None) -> None:
 def diff(a: options.Recipe, b: options.Recipe) -> None:
     """Print the keys whose values differ between two recipes, with both values.
 
+    Descriptions and what the papers report are left out.
+
     Args:
         a: A recipe's name (nmtdeep recipes list) or file.
         b: The other recipe.
@@ -74,6 +76,8 @@ def diff(a: options.Recipe, b: options.Recipe) -> None:
     from nmtdeep.config.render import differences, every_value
 
     first, second = (every_value(load_recipe(name)) for name in (a, b))
+    for text in ("description", "reference"):
+        del first[text], second[text]
     for change in differences(first, second):
         typer.echo(change)
 
