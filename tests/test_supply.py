@@ -91,6 +91,17 @@ def test_the_package_imports_what_it_declares_and_nothing_else():
     ) - BY_VERSION
 
 
+def test_only_tests_of_packages_outside_the_locks_may_skip():
+    outside = {"comet", "ray", "transformers"}
+    skipping = {
+        name.partition(".")[0]
+        for path in (ROOT / "tests").rglob("*.py")
+        for name in re.findall(r'importorskip\("([\w.]+)"', path.read_text(encoding="utf-8"))
+    }
+    known = {normal(name) for name in skipping - outside}
+    assert known <= names(EXTRAS["development"]) | {"backports"}
+
+
 # Wheel and source archive
 
 

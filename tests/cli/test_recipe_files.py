@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import jsonschema_rs
 import pytest
 from typer.testing import CliRunner
 
@@ -36,8 +37,7 @@ def test_diff_prints_each_key_whose_values_differ_with_both(tmp_path):
 
 
 def _schema() -> Any:
-    jsonschema = pytest.importorskip("jsonschema_rs")
-    return jsonschema.validator_for(json.loads(invoke("schema")))
+    return jsonschema_rs.validator_for(json.loads(invoke("schema")))
 
 
 def test_every_shipped_file_fits_the_schema():
