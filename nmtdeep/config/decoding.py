@@ -125,6 +125,9 @@ class DecodingOptions(Decoding):
 
 
 RECIPE_DEFAULTS = DecodingOptions()
+# Options that samples do not have, and those that a search does not have.
+OF_SEARCH = {"beam"}
+OF_SAMPLING = {"temperature", "top_k", "top_p", "epsilon", "samples"}
 
 
 def decoding_options(
@@ -143,6 +146,11 @@ def decoding_options(
     if options.mbr and options.rerank:
         what, hint = f"cannot be combined with {spelled('mbr')}", "leave one of them out"
         raise UserError(what, where=spelled("rerank"), hint=hint)
+    what, hint = f"has no effect without {spelled('sampling')}", "add it, or leave this one out"
+    if options.sampling:
+        what, hint = "has no effect on samples", "leave it out"
+    for name in sorted((OF_SEARCH if options.sampling else OF_SAMPLING) & options.model_fields_set):
+        raise UserError(what, where=spelled(name), hint=hint)
     if options.processes > 1 and options.threads:
         what, hint = "each of several processes has one thread", f"leave out {spelled('threads')}"
         raise UserError(what, where=spelled("processes"), hint=hint)

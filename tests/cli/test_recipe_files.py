@@ -21,7 +21,8 @@ def invoke(*arguments: str) -> str:
 def test_diff_prints_each_key_whose_values_differ_with_both(tmp_path):
     texts = {
         "a": "description: x\nmodel: {width: 64, encoder: {heads: 4, residual: post_norm}}\n",
-        "b": "description: y\nreference: {row: z}\ntraining: {seed: 7}\ntext: {clean: {duplicates: drop}}\n",
+        "b": "description: y\nreference: {row: z}\ntraining: {seed: 7}\n"
+        "text: {clean: {duplicates: drop}}\n",
     }
     for name, text in texts.items():
         (tmp_path / f"{name}.yaml").write_text(text, encoding="utf-8")

@@ -14,7 +14,7 @@ from nmtdeep.config.decoding import DecodingOptions, decoding_options
 from nmtdeep.decoding.streams import render
 from nmtdeep.errors import UserError
 
-HOW = {"device": "cpu", "seed": 7, "temperature": 0.7}
+HOW = {"device": "cpu", "seed": 7}
 
 
 @pytest.fixture
@@ -106,6 +106,10 @@ def test_a_model_of_the_other_kind_is_refused(tiny_run, folder, option, kind, pr
         ({"mbr": "bleu"}, "mbr: must be chrf or comet:MODEL, not 'bleu': MODEL is"),
         ({"rerank": "comet:x"}, "rerank: must be comet-kiwi:MODEL, not 'comet:x'"),
         ({"mbr": "chrf", "rerank": "comet-kiwi:x"}, "rerank: cannot be combined with mbr"),
+        ({"mbr": "chrf", "beam": 4}, "beam: has no effect on samples"),
+        ({"sampling": True, "beam": 1}, "beam: has no effect on samples"),
+        ({"top_p": 0.9}, "top_p: has no effect without sampling"),
+        ({"rerank": "comet-kiwi:x", "samples": 8}, "samples: has no effect without sampling"),
     ],
 )
 def test_options_that_are_wrong(options, problem):
