@@ -94,7 +94,7 @@ def draw(rows: list[tuple[str, str, float, int, int]], path: Path) -> None:
     axes.set(
         xlabel="source words per second, one thread",
         ylabel="BLEU",
-        xlim=(0, 1.2 * max(row[3] for row in rows)),
+        xlim=(0, 1.4 * max(row[3] for row in rows)),
     )
     axes.margins(y=0.15)
     axes.legend(title="program", loc="lower left")
