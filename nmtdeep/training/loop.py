@@ -45,7 +45,7 @@ def train(
 
     Args:
         job: what to train, and where; `out` is given.
-        quiet: print errors and warnings only.
+        quiet: print no progress, tables or summary.
         clock: seconds since some moment; processes that are started here have the usual one.
 
     Returns:
