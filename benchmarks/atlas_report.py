@@ -75,7 +75,7 @@ def report(options: argparse.Namespace) -> None:
 def rows_of_plan(plan: str, rows: Sequence[Row]) -> list[Row]:
     """The rows of a plan; where it leaves out the seed of the tuning, with the best of that."""
     found, by = rows_of(rows, plan=plan), PLANS[plan].tuned_by
-    if SEEDS[0] in PLANS[plan].seeds:
+    if SEEDS[0] in PLANS[plan].seeds or plan.startswith("tune"):
         return found
     tuned = (row for row in rows_of(rows, plan=by) if row.method in {one.method for one in found})
     best = [row for row in tuned if row.lr == tuned_rate(row.method, row.depth, rows, by)]
@@ -229,6 +229,8 @@ def shown_difference(values: Sequence[float], measure: Measure) -> str:
 
 
 def shown_p(p: float) -> str:
+    if p < 0.0005:
+        return "< 0.001"
     return "-" if math.isnan(p) else f"{p:.3f}"
 
 
