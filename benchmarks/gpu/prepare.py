@@ -24,7 +24,7 @@ from nmtdeep.preprocessing.preprocess import Preprocessing
 from nmtdeep.training import loop
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.ranks import Ranks
-from nmtdeep.training.setup import Setup
+from nmtdeep.training.setup import Setup, TrainingJob
 from nmtdeep.training.state import Progress
 from nmtdeep.training.step import Step
 from nmtdeep.training.validation import translated
@@ -92,7 +92,7 @@ def train_briefly(kit: Path, run: Path, updates: int) -> None:
     overrides += ["training.schedule={type: linear, lr: 2e-3, warmup_updates: 30}"]
     overrides += [f"training.max_updates={updates}", "training.precision=fp32"]
     recipe = load_recipe(str(kit / DATA / RECIPE_FILE), overrides)
-    loop.train(recipe, data=kit / DATA, out=run, device="cpu")
+    loop.train(TrainingJob(recipe, kit / DATA, run, "cpu"))
     average([run / LAST], kit / MODEL)
 
 
