@@ -83,6 +83,8 @@ LIPSCHITZ: dict[str, tuple[str, ...]] = {
     "lipschitz-own-pre": (*PRE, *start("{type: lipschitz, embeddings: lipschitz}")),
     "lipschitz-normal-pre": (*PRE, *start("{type: lipschitz, embeddings: normal}")),
 }
+# Of the plan `mhc-start` only.
+STARTS = {"mhc-one-stream": (*PRE, *both("combination", "{type: mhc, start: one_stream}"))}
 # Of the plan `growth` only. Li et al. 2020: 6 encoder layers more in each quarter of the updates.
 STAGE_UPDATES = 600
 STAGES = ", ".join(f"{{encoder: {depth}, updates: {STAGE_UPDATES}}}" for depth in (6, 12, 18))
@@ -102,7 +104,7 @@ GROWTH: dict[str, tuple[str, ...]] = {
     "random-restart": grown("random", "true"),
     "random": grown("random", "false"),
 }
-CHOICES = METHODS | LIPSCHITZ | GROWTH
+CHOICES = METHODS | LIPSCHITZ | STARTS | GROWTH
 # Muon is this project's own; its Adam, for all but the layers' matrices, is that of the papers.
 OPTIMIZERS = {
     name: f"training.optimizer={{type: {name}, betas: [0.9, 0.98]}}" for name in ("adam", "muon")

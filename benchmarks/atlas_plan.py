@@ -61,6 +61,8 @@ class Plan(NamedTuple):
 TUNED_AT = Depth(12, 6)
 DEPTHS = (TUNED_AT, Depth(24, 6), Depth(6, 6))
 SEEDS = (1, 2, 3)
+# Seeds that no search of a learning rate has seen: those of `tune` and `tune-convergence` are 1.
+UNSEEN = (2, 3, 4)
 SEARCH_SEED = 100
 # Xu et al. 2020: target tokens of an update, and the peak rate, 512^-0.5 * 8000^-0.5.
 PAPER_TOKENS, PAPER_LR = 25_000, 4.9e-4
@@ -120,6 +122,14 @@ TUNE_SECONDS = TUNE_MUON._replace(
         ("dlcl-pre", Depth(24, 6)): 2150,
     },
 )
+TUNE_END_POST = TUNE_MUON._replace(
+    methods=("post-norm", "ds-init-0.5", "admin"),
+    seeds=(SEARCH_SEED,),
+    updates=4800,
+    every=240,
+    tuned_by="tune-muon",
+    changes=LINEAR,
+)
 PLANS = {
     "tune-muon": TUNE_MUON,
     "long": Plan(MAIN, (TUNED_AT,), SEEDS, 2400, 120, begins_as="main", timed=True),
@@ -128,6 +138,9 @@ PLANS = {
         methods=END, updates=1200, every=120, tuned_by="tune-muon", changes=LINEAR
     ),
     "end": Plan(END, (TUNED_AT,), SEEDS, 4800, 240, lr=END_LR, changes=LINEAR),
+    # The order of post-norm to the end, at rates that are tuned on this very schedule.
+    "tune-end-post": TUNE_END_POST,
+    "end-post": TUNE_END_POST._replace(seeds=UNSEEN, tuned_by="tune-end-post", translates=True),
     # At END_LR units of DeepNorm stop learning.
     "end-low": Plan(
         ("deep-norm", "pre-norm"), (TUNED_AT,), SEEDS, 4800, 240, lr=END_LR / 2, changes=LINEAR
@@ -138,10 +151,20 @@ PLANS = {
     "depth": TUNE_DEPTH._replace(seeds=SEEDS, tuned_by="tune-depth", translates=True),
     "growth": Plan(tuple(GROWTH), (Depth(24, 6),), SEEDS, 4 * STAGE_UPDATES, 120),
     "tune": TUNE,
-    "adam": Plan(MAIN, (TUNED_AT,), SEEDS, 600, 60, "adam", "tune", translates=False),
+    "adam": Plan(MAIN, (TUNED_AT,), UNSEEN, 600, 60, "adam", "tune", translates=False),
+    # mHC from two starts, with both in one precision.
+    "mhc-start": Plan(("mhc", "mhc-one-stream"), (TUNED_AT,), UNSEEN, 600, 60, lr=2 * END_LR),
     "tune-convergence": TUNE_CONVERGENCE,
-    # The first seed is the one that was tuned.
-    "convergence": TUNE_CONVERGENCE._replace(seeds=SEEDS[1:], tuned_by="tune-convergence"),
+    "convergence": TUNE_CONVERGENCE._replace(seeds=UNSEEN, tuned_by="tune-convergence"),
+    # Where perplexity still falls after the 300 updates of `tune-convergence`.
+    "convergence-long": Plan(
+        ("post-norm", "glorot-own", "lipschitz-normal"),
+        (Depth(24, 24),),
+        UNSEEN,
+        *(1200, 120, "adam"),
+        translates=False,
+        lr=2.5e-4,
+    ),
     "paper-batch": Plan(
         ("post-norm", "glorot-own", "lipschitz-own", "lipschitz-normal", "pre-norm"),
         (Depth(12, 12),),

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import atlas_speed
-from atlas_plan import PLANS, SEEDS, TUNED_AT, best_rate, losses, next_rate, tuned_rate
+from atlas_plan import PLANS, TUNED_AT, best_rate, losses, next_rate
 from atlas_table import Row, read, rows_of
 
 from nmtdeep.analysis import pictures
@@ -48,7 +48,7 @@ def report(options: argparse.Namespace) -> None:
     rows = read(options.results)
     print("# Tables of the atlas\n\nWhat they mean is in [atlas.md](../atlas.md).")
     for plan in PLANS:
-        found = rows_of_plan(plan, rows)
+        found = rows_of(rows, plan=plan)
         depths = sorted({row.depth for row in found})
         if plan.startswith("tune"):
             for depth in depths:
@@ -70,16 +70,6 @@ def report(options: argparse.Namespace) -> None:
                 print(f"\n## {plan}, all depths, equal {title}\n", markdown(table), sep="\n")
     if drawn := [*rows_of(rows, plan="main"), *rows_of(rows, plan="long")]:
         pictures.save(lambda figure: draw(drawn, figure), options.picture)
-
-
-def rows_of_plan(plan: str, rows: Sequence[Row]) -> list[Row]:
-    """The rows of a plan; where it leaves out the seed of the tuning, with the best of that."""
-    found, by = rows_of(rows, plan=plan), PLANS[plan].tuned_by
-    if SEEDS[0] in PLANS[plan].seeds or plan.startswith("tune"):
-        return found
-    tuned = (row for row in rows_of(rows, plan=by) if row.method in {one.method for one in found})
-    best = [row for row in tuned if row.lr == tuned_rate(row.method, row.depth, rows, by)]
-    return [*best, *found]
 
 
 def one_depth(rows: Iterable[Row]) -> list[Row]:

@@ -147,9 +147,11 @@ def _combination(model: Model, stack: StackConfig, *, top: bool) -> Combination:
             norms = [layer_norm(model) if weights == "dynamic" else None for _ in sublayers]
             parts = [HyperConnection(k, streams, norms[k]) for k in sublayers]
             return HyperConnections(parts, streams)
-        case slots.ManifoldHyperConnections(streams=streams, iterations=steps):
+        case slots.ManifoldHyperConnections(streams=streams, iterations=steps, start=start):
             manifold = [
-                ManifoldConnection(k, streams, width, iterations=steps, epsilon=epsilon)
+                ManifoldConnection(
+                    k, streams, width, iterations=steps, start=start, epsilon=epsilon
+                )
                 for k in sublayers
             ]
             return HyperConnections(manifold, streams)

@@ -245,6 +245,11 @@ class ManifoldHyperConnections(Streams):
 
     type: Literal["mhc"] = "mhc"
     iterations: Multiple = Field(20, description="of Sinkhorn-Knopp, t_max")
+    start: Literal["all_streams", "one_stream"] = Field(
+        "all_streams",
+        description="which streams take a sublayer's output at first: all by 1 (pre-norm's "
+        "residual), or one by 1.46 and the others by 0.54 (FFTYYY/mhc-lite)",
+    )
 
 
 class AttentionResiduals(OfSublayers):

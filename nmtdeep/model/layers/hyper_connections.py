@@ -89,14 +89,22 @@ class ManifoldConnection(nn.Module):
 
     Args:
         iterations: t_max of Sinkhorn-Knopp.
+        start: with `one_stream`, b_post is 1 for stream k mod n and -1 for the others.
     """
 
     def __init__(
-        self, number: int, streams: int, width: int, *, iterations: int, epsilon: float
+        self,
+        number: int,
+        streams: int,
+        width: int,
+        *,
+        iterations: int,
+        epsilon: float,
+        start: Literal["all_streams", "one_stream"] = "all_streams",
     ) -> None:
         super().__init__()
         self.number, self.streams, self.iterations = number, streams, iterations
-        self.epsilon = epsilon
+        self.epsilon, self.start = epsilon, start
         size = streams * (streams + 2)  # pre, post, res
         self.phi = nn.Parameter(torch.empty(size, streams * width))
         self.bias = nn.Parameter(torch.empty(size))
@@ -107,7 +115,8 @@ class ManifoldConnection(nn.Module):
         yield self.scales, torch.full((3,), 0.01)
         before = 2 * one_hot(self.number, self.streams)[:, 0] - 1
         kept = -8 * (1 - torch.eye(self.streams))
-        yield self.bias, torch.cat((before, torch.zeros(self.streams), kept.flatten()))
+        after = before if self.start == "one_stream" else torch.zeros(self.streams)
+        yield self.bias, torch.cat((before, after, kept.flatten()))
 
     def forward(self, streams: Tensor) -> StreamWeights:
         """Weights for streams `(..., n, d)`."""

@@ -1,5 +1,6 @@
 """Hyper-connections and mHC against the papers' equations, position by position."""
 
+import math
 from itertools import product
 
 import pytest
@@ -121,6 +122,13 @@ def test_streams_have_readers_of_their_own():
     read, *kept = mhc(streams).width[0]
     assert read.argmax() == 1
     assert_close(torch.stack(kept), torch.eye(4, dtype=torch.float64), rtol=0, atol=2e-3)
+
+
+def test_mhc_can_start_with_one_stream_that_takes_most():
+    part = ManifoldConnection(5, 4, WIDTH, iterations=20, epsilon=1e-5, start="one_stream")
+    taken = started(part)(torch.ones(1, 4, WIDTH, dtype=torch.float64)).depth[0]
+    large, small = (2 / (1 + math.exp(-b)) for b in (1, -1))
+    assert_close(taken, torch.tensor([small, large, small, small], dtype=torch.float64))
 
 
 def test_grown_connections_come_with_their_layers(tiny_model):
