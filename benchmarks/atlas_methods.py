@@ -75,8 +75,9 @@ MAIN = (
     *("dlcl-pre", "dlcl-post", "denseformer", "rk2", "rk2-output", "block-attn-res"),
     *("hyper", "mhc"),
 )
-# What `end` trains until the learning rate is zero: the plain stack in both orders, the best.
-END = ("pre-norm", "deep-norm", "sparse-pre", "dlcl-pre", "hyper")
+# What `end` trains until the learning rate is zero: the plain stack and the best combinations.
+LEADING = ("pre-norm", "sparse-pre", "dlcl-pre", "hyper")
+END = (*LEADING, "deep-norm")
 # Xu et al. 2020, of the plan `convergence` only: the baseline, and the order v2.
 LIPSCHITZ: dict[str, tuple[str, ...]] = {
     "glorot-own": (*POST, *start("{type: glorot, embeddings: glorot}")),

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from atlas_methods import (
     END,
     GROWTH,
+    LEADING,
     LIPSCHITZ,
     MAIN,
     METHODS,
@@ -63,6 +64,7 @@ DEPTHS = (TUNED_AT, Depth(24, 6), Depth(6, 6))
 SEEDS = (1, 2, 3)
 # Seeds that no search of a learning rate has seen: those of `tune` and `tune-convergence` are 1.
 UNSEEN = (2, 3, 4)
+TEN = tuple(range(2, 12))
 SEARCH_SEED = 100
 # Xu et al. 2020: target tokens of an update, and the peak rate, 512^-0.5 * 8000^-0.5.
 PAPER_TOKENS, PAPER_LR = 25_000, 4.9e-4
@@ -137,7 +139,7 @@ PLANS = {
     "tune-end": TUNE_MUON._replace(
         methods=END, updates=1200, every=120, tuned_by="tune-muon", changes=LINEAR
     ),
-    "end": Plan(END, (TUNED_AT,), SEEDS, 4800, 240, lr=END_LR, changes=LINEAR),
+    "end": Plan(LEADING, (TUNED_AT,), TEN, 4800, 240, lr=END_LR, changes=LINEAR),
     # The order of post-norm to the end, at rates that are tuned on this very schedule.
     "tune-end-post": TUNE_END_POST,
     "end-post": TUNE_END_POST._replace(seeds=UNSEEN, tuned_by="tune-end-post", translates=True),

@@ -48,7 +48,7 @@ def report(options: argparse.Namespace) -> None:
     rows = read(options.results)
     print("# Tables of the atlas\n\nWhat they mean is in [atlas.md](../atlas.md).")
     for plan in PLANS:
-        found = rows_of(rows, plan=plan)
+        found = [row for row in rows_of(rows, plan=plan) if row.seed in PLANS[plan].seeds]
         depths = sorted({row.depth for row in found})
         if plan.startswith("tune"):
             for depth in depths:
