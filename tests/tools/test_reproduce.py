@@ -4,9 +4,12 @@ import pytest
 from typer.testing import CliRunner
 
 from nmtdeep.cli.main import app
+from nmtdeep.config.load import load_recipe
 from nmtdeep.errors import UserError
-from nmtdeep.tools.reproduce.targets import checked, published, targets, trained
+from nmtdeep.tools.reproduce.targets import SPEED, checked, hours, published, targets, trained
 from tests.analysis import test_zhang_2019 as table_1
+
+SIDES = ("encoder", "decoder")
 
 
 def printed(*words: str) -> list[str]:
@@ -18,7 +21,9 @@ def printed(*words: str) -> list[str]:
 def test_a_table_has_its_rows_scores_and_commands():
     lines = printed("wang-2019/table-1")
     [row] = [line for line in lines if "pre-dlcl-30 " in line and "bleu" in line]
-    assert "bleu-compound 29.3" in row and row.split()[-2:] == ["137M", "137M"]
+    assert "bleu-compound 29.3" in row and row.split()[-3:-1] == ["137M", "137M"]
+    [failed] = [line for line in lines if line.startswith(" post-20 ")]
+    assert failed.split()[-4:-1] == ["failed", "106M", "106M"]
     assert "nmtdeep fetch wmt16-en-de-google -o wmt16" in lines
     assert any("--dry-run --estimate" in line for line in lines)
     assert "Recipes in wang-2019/wmt16-en-de/" in lines
@@ -27,7 +32,41 @@ def test_a_table_has_its_rows_scores_and_commands():
 
 def test_a_row_that_the_paper_contradicts_shows_both_numbers():
     [row] = [line for line in printed("zhang-2019/table-3") if line.startswith(" matt-6-aan ")]
-    assert row.split()[-2:] == ["72.2M", "72.3M"]
+    assert row.split()[-3:-1] == ["72.2M", "72.3M"]
+
+
+# Hours by the target tokens per second that an H200 was measured to train on (docs/performance.md).
+@pytest.mark.parametrize(
+    ("recipe", "types", "measured"),
+    [
+        ("wang-2019/wmt16-en-de/pre-base", 33_950, 1.4),
+        ("wang-2019/wmt16-en-de/pre-dlcl-20", 33_950, 2.7),
+        ("wang-2019/wmt16-en-de/pre-dlcl-30", 33_950, 3.6),
+        ("wang-2019/wmt16-en-de/pre-big", 33_950, 11.9),
+        ("xu-2020/wmt14-en-de/v1-6", 32_000, 1.1),
+    ],
+)
+def test_hours_are_those_by_measured_rates(recipe, types, measured):
+    assert hours(load_recipe(recipe), (types, types), 0) == pytest.approx(measured, rel=0.3)
+
+
+def test_hours_of_stages():
+    """The first 42,000 of 50,000 updates have 6, 12 and 18 encoder layers, the last ones 24.
+
+    Width 8, feed-forward 8, no biases counted: an encoder layer has 4 * 64 + 2 * 64 weights, a
+    decoder layer 8 * 64 + 2 * 64, the output matrix 8 * 10.
+    """
+    small = [
+        "width=8",
+        *(f"{side}.{slot}" for side in SIDES for slot in ("heads=2", "feed_forward=8")),
+    ]
+    changed = [f"model.{each}" for each in small]
+    recipe = load_recipe("li-2020/wmt14-en-fr/sdt-24", [*changed, "training.max_updates=50000"])
+    layers = 14_000 * (6 + 12 + 18) + 8_000 * 24
+    weights = layers * 6 * 64 + 50_000 * (6 * 10 * 64 + 80)
+    tokens = recipe.training.batches.tokens_per_update
+    expected = 6 * weights * tokens / SPEED / 3600
+    assert hours(recipe, (10, 10), 0) == pytest.approx(expected, rel=1e-9)
 
 
 def test_the_list_has_every_table_of_the_recipes():

@@ -27,6 +27,11 @@ from nmtdeep.model.build import build
 from nmtdeep.units import counted
 
 PAPERS = ("li-2020", "wang-2019", "xu-2020", "zhang-2019")
+# Types of a paper's vocabularies where its counts of parameters imply none.
+TYPES = (32_000, 32_000)
+# Operations a second of one H200 in bf16: 30 % of the most that was measured on it.
+SPEED = 0.3 * 763e12
+HOURS = "hours: a rough estimate for one H200 in bf16, without validations"
 # Begin of those commands of figures that are cheap enough to be run.
 RUN = "nmtdeep analyze "
 
@@ -98,33 +103,65 @@ def trained(name: str) -> tuple[list[Table | str], str]:
         folders.setdefault(each.rpartition("/")[0], []).append(_row(each, recipe))
     if not folders:
         return [], ""
-    headings = ("recipe", "row", "scores in the paper", "parameters", "ours")
-    note = "ours: of the recipe's model, with the vocabulary that the paper's counts imply"
+    headings = ("recipe", "row", "scores in the paper", "params", "ours", "hours")
+    note = "params: in the paper; ours: with the vocabulary that the paper's counts imply\n"
     shown: list[Table | str] = [next(iter(recipes.values())).reference.paper]
     for folder, rows in folders.items():
-        below = note if any(row[-1] for row in rows) else ""
+        below = f"{note if any(row[4] for row in rows) else ''}{HOURS}"
         title = f"Recipes in {folder}/"
         shown.append(tables.table(headings, rows, text=3, title=title, note=below))
     return shown, _commands(name.partition("/")[0])
 
 
 def _row(name: str, recipe: Recipe) -> tuple[str, ...]:
-    """Recipe in its folder, row, printed scores, parameters as printed, and ours."""
-    reference = recipe.reference
+    """Recipe in its folder, row, printed scores, parameters as printed, ours, and hours."""
+    reference, folder = recipe.reference, name.rpartition("/")[0]
     scores = ", ".join(f"{metric} {score:g}" for metric, score in reference.scores.items())
-    types = published()["vocabularies"].get(name.rpartition("/")[0])
+    types = published()["vocabularies"].get(folder)
     ours = ""
     if types and reference.parameters:
         digits = len(reference.parameters.partition(".")[2].rstrip("M"))
         ours = f"{parameters(recipe, types) / 1e6:.{digits}f}M"
-    return name.rpartition("/")[2], reference.row, scores or "none", reference.parameters, ours
+    without = "failed" if "(failed" in recipe.description else "not printed"
+    last = name.rpartition("/")[2]
+    took = f"{hours(recipe, types or TYPES, published()['epochs'].get(folder, 0)):.1f}"
+    return last, reference.row, scores or without, reference.parameters, ours, took
 
 
 def parameters(recipe: Recipe, types: Sequence[int]) -> int:
     """Parameters of a recipe's model, with vocabularies of so many source and target types."""
+    return sum(parameter.numel() for parameter in _model(recipe, types).parameters())
+
+
+def _model(recipe: Recipe, types: Sequence[int]) -> torch.nn.Module:
     with torch.device("meta"):
-        model = build(recipe.model, source_types=types[0], target_types=types[1])
-    return sum(parameter.numel() for parameter in model.parameters())
+        return build(recipe.model, source_types=types[0], target_types=types[1])
+
+
+def hours(recipe: Recipe, types: Sequence[int], epoch: int) -> float:
+    """Estimated hours of a recipe's training on one H200, without validations.
+
+    An update takes six operations for each of its tokens and each weight by which a token is
+    multiplied: all matrices, and the output matrix once, but no lookup of an embedding. Of five
+    rates that were measured (docs/performance.md), the hours are within 27 %.
+
+    Args:
+        types: of the source and target vocabulary.
+        epoch: updates of an epoch, for stages that have a length in epochs.
+    """
+    left, operations = int(recipe.training.max_updates), 0.0
+    for number in range(len(recipe.training.stages) or 1):
+        at = recipe.at_stage(number)
+        length = left
+        if recipe.training.stages:
+            stage = recipe.training.stages[number]
+            length = min(left, stage.updates or (stage.epochs or 0) * epoch or left)
+        names = _model(at, types).named_parameters()
+        matrices = (each for name, each in names if "embedding" not in name and each.ndim == 2)
+        weights = sum(each.numel() for each in matrices) + at.model.width * types[1]
+        operations += 6.0 * weights * length * at.training.batches.tokens_per_update
+        left -= length
+    return operations / SPEED / 3600
 
 
 def _commands(paper: str) -> str:
