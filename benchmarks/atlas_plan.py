@@ -124,6 +124,16 @@ TUNE_SECONDS = TUNE_MUON._replace(
         ("dlcl-pre", Depth(24, 6)): 2150,
     },
 )
+# The plain model for four times these seconds, 40 epochs with 6+6 layers and 20 with 24+6.
+TUNE_SECONDS_4 = TUNE_SECONDS._replace(
+    methods=("pre-norm",),
+    depths=(Depth(6, 6), Depth(24, 6)),
+    updates=4 * 2400,
+    every=960,
+    tuned_by="tune-seconds",
+    translates=True,
+    lengths={("pre-norm", Depth(6, 6)): 4 * 4800},
+)
 TUNE_END_POST = TUNE_MUON._replace(
     methods=("post-norm", "ds-init-0.5", "admin"),
     seeds=(SEARCH_SEED,),
@@ -149,6 +159,8 @@ PLANS = {
     ),
     "tune-seconds": TUNE_SECONDS,
     "seconds": TUNE_SECONDS._replace(seeds=SEEDS, tuned_by="tune-seconds", translates=True),
+    "tune-seconds-4": TUNE_SECONDS_4,
+    "seconds-4": TUNE_SECONDS_4._replace(seeds=SEEDS, tuned_by="tune-seconds-4"),
     "tune-depth": TUNE_DEPTH,
     "depth": TUNE_DEPTH._replace(seeds=SEEDS, tuned_by="tune-depth", translates=True),
     "growth": Plan(tuple(GROWTH), (Depth(24, 6),), SEEDS, 4 * STAGE_UPDATES, 120),
