@@ -84,6 +84,7 @@ TUNE_CONVERGENCE = TUNE._replace(
 )
 TUNE_MUON = TUNE._replace(methods=MAIN, optimizer="muon")
 LINEAR = (f"training.schedule={{type: linear, warmup_updates: {WARMUP}}}",)
+TRANSLATED = "training.validation={bleu: true, best_by: bleu, patience: 0}"
 # Depth at equal seconds (for a GPU): wider models to the end of training, each method with the rate
 # that is best for it at each depth on the whole schedule. The seed of the search is no other's.
 WIDE = (
@@ -95,7 +96,7 @@ WIDE = (
         for key in ("group_tokens", "max_tokens", "tokens_per_update")
     ),
     "training.schedule={type: linear, warmup_updates: 400}",
-    "training.validation={bleu: true, best_by: bleu, patience: 0}",
+    TRANSLATED,
 )
 TUNE_DEPTH = Plan(
     ("pre-norm", "dlcl-pre"),
@@ -132,6 +133,7 @@ TUNE_SECONDS_4 = TUNE_SECONDS._replace(
     every=960,
     tuned_by="tune-seconds",
     translates=True,
+    changes=(*LINEAR, TRANSLATED),
     lengths={("pre-norm", Depth(6, 6)): 4 * 4800},
 )
 TUNE_END_POST = TUNE_MUON._replace(
