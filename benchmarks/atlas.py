@@ -15,22 +15,7 @@
 makes the trainings save and leave, and the same command goes on where it was. Each job is a process
 of one thread that takes what no other one is training; jobs of several commands may share files.
 
-The model is thin, because two CPU cores are all there is: width 64, 4 heads, inner width 256, 4,000
-joint merges (a small output layer), dropout 0.1, label smoothing 0.1, updates of 1,024 padded
-tokens, bf16 products where the processor has them, which are 1.4 times as fast as fp32 at this
-width. The schedule, inverse square root after 100 updates of warm-up, has no end, so a training is
-a prefix of any longer one; in `end` alone the rate falls to zero.
-
-Plans: `tune-muon` and `tune` (Adam) search rates by factors of two, at 12+6 layers with seed 1,
-until the best has worse neighbors. `main`: three depths, three seeds, at equal tokens. `long`: the
-same at one depth, for longer. `end`: the best methods of that depth to the end of training.
-`adam`: the beginning with the papers' optimizer. `convergence`, `paper-batch` and `growth`:
-questions of the papers.
-
-`tune-seconds` and `seconds`: models of three depths, each to a rate of zero in the same seconds.
-
-`tune-depth` and `depth`, for a GPU: width 128, updates of 4,096 tokens, to the end of training,
-with the rate of each method tuned at each depth on the same schedule, BLEU at every validation.
+The plans, their recipe and their purpose are in docs/atlas.md ("Protocol") and atlas_plan.py.
 
 Equal seconds: `speed` measures how many times as long an update takes as that of the plain pre-norm
 model. A method that is r times slower is read after 1/r of the updates as well, from its curve and

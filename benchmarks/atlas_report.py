@@ -48,7 +48,7 @@ def report(options: argparse.Namespace) -> None:
     rows = read(options.results)
     print("# Tables of the atlas\n\nWhat they mean is in [atlas.md](../atlas.md).")
     for plan in PLANS:
-        found = [row for row in rows_of(rows, plan=plan) if row.seed in PLANS[plan].seeds]
+        found = reported(rows, plan)
         depths = sorted({row.depth for row in found})
         if plan.startswith("tune"):
             for depth in depths:
@@ -70,6 +70,15 @@ def report(options: argparse.Namespace) -> None:
                 print(f"\n## {plan}, all depths, equal {title}\n", markdown(table), sep="\n")
     if drawn := [*rows_of(rows, plan="main"), *rows_of(rows, plan="long")]:
         pictures.save(lambda figure: draw(drawn, figure), options.picture)
+    for plan in ("seconds", "seconds-4"):
+        if timed := reported(rows, plan):
+            place = options.picture.with_name(f"{plan}.svg")
+            pictures.save(lambda figure, timed=timed: draw_curves(timed, figure), place)
+
+
+def reported(rows: Iterable[Row], plan: str) -> list[Row]:
+    """A plan's rows, without seeds that it no longer has because a search has seen them."""
+    return [row for row in rows_of(rows, plan=plan) if row.seed in PLANS[plan].seeds]
 
 
 def one_depth(rows: Iterable[Row]) -> list[Row]:
@@ -304,3 +313,26 @@ def mark(axes: "Axes", rows: Sequence[Row], methods: Sequence[str], measure: Mea
         means, bars = ([point[side] for point in points] for side in (0, 1))
         label = f"{depth} layers, {updates:,} updates"
         axes.errorbar(means, places, xerr=bars, label=label, **form)
+
+
+def draw_curves(rows: Sequence[Row], figure: "Figure") -> None:
+    """Perplexity and greedy BLEU against seconds of training, a line for each method and depth."""
+    figure.set_size_inches(8.0, 3.6)
+    with_bleu = [row for row in rows if row.bleu_curve]
+    panels = [
+        ("validation perplexity", "curve", rows),
+        ("BLEU, valid, greedy", "bleu_curve", with_bleu),
+    ]
+    panels = [panel for panel in panels if panel[-1]]
+    for number, (label, name, drawn) in enumerate(panels, 1):
+        axes = figure.add_subplot(1, len(panels), number)
+        for method, group in by_method(one_depth(drawn)).items():
+            curves = zip(*(getattr(row, name) for row in group), strict=True)
+            values = [statistics.mean(value for _, value in points) for points in curves]
+            an_update = statistics.mean(row.seconds / row.updates for row in group)
+            seconds = [an_update * update for update, _ in getattr(group[0], name)]
+            axes.plot(seconds, values, label=method)
+        if name == "curve":
+            pictures.log_scale(axes, "y")
+        axes.set(xlabel="seconds of one core", ylabel=label)
+        axes.grid(color="0.9")

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+_CURES = {
+    errno.ENOSPC: "make room",
+    errno.EDQUOT: "make room, or ask for a larger quota",
+    errno.EFBIG: "raise the limit on file sizes (ulimit -f)",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.ENOENT: "choose another path",
+    errno.EACCES: "correct the permissions",
+    errno.EPERM: "correct the permissions",
+    errno.EROFS: "choose a place that can be written to",
+    errno.EBADF: "redirect the standard stream that is closed, such as < /dev/null or > /dev/null",
+    errno.EIO: "check the disk for errors",
+}
 
 
 @dataclass(frozen=True)
@@ -80,3 +94,8 @@ class DivergenceError(UserError):
 
 class OutOfMemoryError(UserError):
     """Memory does not hold the smallest possible batch; the last checkpoint is kept."""
+
+
+def cure_of(error: BaseException | None) -> str:
+    """What to do about an error of the file system; empty for another one."""
+    return _CURES.get(error.errno or 0, "") if isinstance(error, OSError) else ""

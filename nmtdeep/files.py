@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from nmtdeep.errors import DataError, Problem, UserError
+from nmtdeep.errors import DataError, Problem, UserError, cure_of
 
 SUMS = "SHA256SUMS"
 # Largest file of records or settings, in bytes. Those that we write are a thousand times smaller.
@@ -261,8 +261,11 @@ def replace_file(path: Path) -> Iterator[Path]:
 
 
 def _cannot_write(path: Path, error: OSError) -> UserError:
+    if not path.parent.is_dir():
+        what = "cannot be written, for its folder does not exist"
+        return UserError(what, where=path, hint="make the folder first")
     return UserError(
         f"cannot be written ({error.strerror or error}); what was there before is unchanged",
         where=path,
-        hint="free disk space or fix the permissions, then run the same command again",
+        hint=f"{cure_of(error) or 'free disk space'}, then run the same command again",
     )

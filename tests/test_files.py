@@ -25,7 +25,16 @@ def test_a_place_that_is_read_only_is_named_by_the_user_s_name(replace, tmp_path
         partial.write_text("x")
     expected = f"{tmp_path / 'report.html'}: cannot be written (Read-only file system)"
     assert str(error.value).startswith(expected)
+    assert "choose a place that can be written to" in str(error.value)
     assert ".partial" not in str(error.value)
+
+
+def test_a_place_in_a_folder_that_does_not_exist(tmp_path):
+    place = tmp_path / "none" / "figure.svg"
+    with pytest.raises(UserError) as error, replace_file(place) as partial:
+        partial.write_text("x", encoding="utf-8")
+    expected = "cannot be written, for its folder does not exist: make the folder first"
+    assert str(error.value) == f"{place}: {expected}"
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o027, 0o077], ids="{:03o}".format)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 from typing import Any
 
 import typer
 
-from nmtdeep.errors import UserError
+from nmtdeep.errors import UserError, cure_of
 from nmtdeep.memory import address_space_left
 
 # Packages that are not installed by default, and the extra that installs each.
@@ -21,18 +20,6 @@ _EXTRAS = {
     "matplotlib": "pictures",
     "py3langid": "language-id",
     "uvicorn": "serve",
-}
-_HINTS = {
-    errno.ENOSPC: "make room",
-    errno.EDQUOT: "make room, or ask for a larger quota",
-    errno.EFBIG: "raise the limit on file sizes (ulimit -f)",
-    errno.ENAMETOOLONG: "choose a shorter name",
-    errno.ENOENT: "choose another path",
-    errno.EACCES: "correct the permissions",
-    errno.EPERM: "correct the permissions",
-    errno.EROFS: "choose a place that can be written to",
-    errno.EBADF: "redirect the standard stream that is closed, such as < /dev/null or > /dev/null",
-    errno.EIO: "check the disk for errors",
 }
 
 
@@ -58,11 +45,6 @@ def as_user_error(error: Exception) -> UserError | None:
     if isinstance(error, ImportError | MemoryError | RuntimeError):
         return _memory_error(error)
     return None
-
-
-def cure_of(error: BaseException | None) -> str:
-    """What to do about an error of the file system; empty for another one."""
-    return _HINTS.get(error.errno or 0, "") if isinstance(error, OSError) else ""
 
 
 def _memory_error(error: Exception) -> UserError | None:

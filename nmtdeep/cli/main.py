@@ -15,9 +15,9 @@ from typer.core import TyperGroup
 
 from nmtdeep import __version__
 from nmtdeep.cli.command import docstrings, make_command, paragraphs
-from nmtdeep.cli.errors import as_user_error, cure_of
+from nmtdeep.cli.errors import as_user_error
 from nmtdeep.cli.start import prepare
-from nmtdeep.errors import UserError
+from nmtdeep.errors import UserError, cure_of
 from nmtdeep.memory import keep_memory
 
 # An example of each command. The function `train` of `nmtdeep.cli.train` is the command `train`;
