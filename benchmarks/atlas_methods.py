@@ -105,7 +105,10 @@ GROWTH: dict[str, tuple[str, ...]] = {
     "random-restart": grown("random", "true"),
     "random": grown("random", "false"),
 }
-CHOICES = METHODS | LIPSCHITZ | STARTS | GROWTH
+# Of the plan `seconds-4` only: 6, 12 and 24 encoder layers for a third of the time each.
+THIRDS = "{encoder: 6, updates: 6400}, {encoder: 12, updates: 4900}, {encoder: 24}"
+GROWN = {"grown": (*PRE, f"training.stages=[{THIRDS}]", "training.growth={restart_lr: false}")}
+CHOICES = METHODS | LIPSCHITZ | STARTS | GROWTH | GROWN
 # Muon is this project's own; its Adam, for all but the layers' matrices, is that of the papers.
 OPTIMIZERS = {
     name: f"training.optimizer={{type: {name}, betas: [0.9, 0.98]}}" for name in ("adam", "muon")

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from atlas_methods import (
     END,
+    GROWN,
     GROWTH,
     LEADING,
     LIPSCHITZ,
@@ -110,7 +111,7 @@ TUNE_DEPTH = Plan(
 # Depth at equal seconds on a CPU: as many updates as take the time of 2,400 of the plain model with
 # 24+6 layers, by the tokens per second of atlas/speed.csv; each model's rate falls to zero there.
 TUNE_SECONDS = TUNE_MUON._replace(
-    methods=("pre-norm", "dlcl-pre"),
+    methods=("pre-norm", "dlcl-pre", "deep-norm"),
     depths=(Depth(6, 6), Depth(24, 6), TUNED_AT),
     seeds=(SEARCH_SEED,),
     updates=2400,
@@ -123,18 +124,21 @@ TUNE_SECONDS = TUNE_MUON._replace(
         ("pre-norm", TUNED_AT): 3680,
         ("dlcl-pre", TUNED_AT): 3360,
         ("dlcl-pre", Depth(24, 6)): 2150,
+        ("deep-norm", Depth(6, 6)): 4800,
+        ("deep-norm", TUNED_AT): 3630,
     },
 )
-# The plain model for four times these seconds, 40 epochs with 6+6 layers and 20 with 24+6.
+# The plain model for four times these seconds, 40 epochs with 6+6 layers and 20 with 24+6, and one
+# that grows from 6 to 24.
 TUNE_SECONDS_4 = TUNE_SECONDS._replace(
-    methods=("pre-norm",),
+    methods=("pre-norm", "grown"),
     depths=(Depth(6, 6), Depth(24, 6)),
     updates=4 * 2400,
     every=960,
     tuned_by="tune-seconds",
     translates=True,
     changes=(*LINEAR, TRANSLATED),
-    lengths={("pre-norm", Depth(6, 6)): 4 * 4800},
+    lengths={("pre-norm", Depth(6, 6)): 4 * 4800, ("grown", Depth(24, 6)): 14_500},
 )
 TUNE_END_POST = TUNE_MUON._replace(
     methods=("post-norm", "ds-init-0.5", "admin"),
@@ -204,6 +208,8 @@ def trials(plan: str, rows: Sequence[Row]) -> Iterator[Trial]:
     methods, depths, seeds = PLANS[plan][:3]
     done = {row.trial for row in rows}
     for seed, depth, method in product(seeds, depths, methods):
+        if method in GROWN and depth != Depth(24, 6):
+            continue
         if lr := rate(plan, method, depth, rows):
             trial = Trial(plan, method, depth, seed, lr)
             if trial not in done:
@@ -217,7 +223,8 @@ def rate(plan: str, method: str, depth: Depth, rows: Sequence[Row]) -> float | N
         return PLANS[plan].lr or tuned_rate(method, depth, rows, by)
     first: Sequence[float] = FIRST
     if by:
-        if not (other := tuned_rate(method, depth, rows, by)):
+        begins = "pre-norm" if method in GROWN else method
+        if not (other := tuned_rate(begins, depth, rows, by)):
             return None
         first = (other,)
     return next_rate(method, rows_of(rows, plan=plan, depth=depth), first)
