@@ -9,6 +9,7 @@ from nmtdeep.errors import UserError
 from nmtdeep.tools.reproduce.targets import SPEED, checked, hours, published, targets, trained
 from tests.analysis import test_zhang_2019 as table_1
 
+SEPARATE = "model.embeddings.sharing=none"
 SIDES = ("encoder", "decoder")
 
 
@@ -67,6 +68,10 @@ def test_hours_of_stages():
     tokens = recipe.training.batches.tokens_per_update
     expected = 6 * weights * tokens / SPEED / 3600
     assert hours(recipe, (10, 10), 0) == pytest.approx(expected, rel=1e-9)
+    apart = load_recipe(
+        "li-2020/wmt14-en-fr/sdt-24", [*changed, SEPARATE, "training.max_updates=50000"]
+    )
+    assert hours(apart, (10, 10), 0) == hours(recipe, (10, 10), 0)
 
 
 def test_the_list_has_every_table_of_the_recipes():

@@ -29,6 +29,8 @@ from nmtdeep.units import counted
 PAPERS = ("li-2020", "wang-2019", "xu-2020", "zhang-2019")
 # Types of a paper's vocabularies where its counts of parameters imply none.
 TYPES = (32_000, 32_000)
+# Of a model, by types: counted apart.
+TABLES = ("source_embedding.weight", "target_embedding.weight", "output.weight")
 # Operations a second of one H200 in bf16: 30 % of the most that was measured on it.
 SPEED = 0.3 * 763e12
 HOURS = "hours: a rough estimate for one H200 in bf16, without validations"
@@ -157,7 +159,7 @@ def hours(recipe: Recipe, types: Sequence[int], epoch: int) -> float:
             stage = recipe.training.stages[number]
             length = min(left, stage.updates or (stage.epochs or 0) * epoch or left)
         names = _model(at, types).named_parameters()
-        matrices = (each for name, each in names if "embedding" not in name and each.ndim == 2)
+        matrices = (each for name, each in names if name not in TABLES and each.ndim == 2)
         weights = sum(each.numel() for each in matrices) + at.model.width * types[1]
         operations += 6.0 * weights * length * at.training.batches.tokens_per_update
         left -= length
