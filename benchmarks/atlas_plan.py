@@ -24,7 +24,7 @@ from atlas_table import Row, Trial, rows_of
 # The search begins here, and goes on by factors of two, below or above, while the best rate is at
 # an edge.
 FIRST = (8e-3,)
-LOWEST, HIGHEST = 2.4e-4, 7e-2
+LOWEST, HIGHEST = 2.4e-4, 6.4e-2
 
 
 class Plan(NamedTuple):
@@ -34,6 +34,7 @@ class Plan(NamedTuple):
         every: updates between validations.
         tuned_by: the plan whose best learning rates it takes, or begins its own search with.
         begins_as: the plan whose trainings are the beginnings of these.
+        longer: than the plan `tuned_by`, so that no higher rate than the best there is tried.
         translates: whether BLEU is measured.
         timed: whether equal seconds are measured beside equal tokens.
         lr: the learning rate of all methods, instead of tuned ones.
@@ -49,6 +50,7 @@ class Plan(NamedTuple):
     optimizer: str = "muon"
     tuned_by: str = "tune-muon"
     begins_as: str = ""
+    longer: bool = False
     translates: bool = True
     timed: bool = False
     lr: float = 0.0
@@ -136,6 +138,7 @@ TUNE_SECONDS_4 = TUNE_SECONDS._replace(
     updates=4 * 2400,
     every=960,
     tuned_by="tune-seconds",
+    longer=True,
     translates=True,
     changes=(*LINEAR, TRANSLATED),
     lengths={("pre-norm", Depth(6, 6)): 4 * 4800, ("grown", Depth(24, 6)): 14_500},
@@ -227,7 +230,8 @@ def rate(plan: str, method: str, depth: Depth, rows: Sequence[Row]) -> float | N
         if not (other := tuned_rate(begins, depth, rows, by)):
             return None
         first = (other,)
-    return next_rate(method, rows_of(rows, plan=plan, depth=depth), first)
+    highest = max(first) if PLANS[plan].longer else HIGHEST
+    return next_rate(method, rows_of(rows, plan=plan, depth=depth), first, highest)
 
 
 def tuned_rate(method: str, depth: Depth, rows: Sequence[Row], plan: str) -> float | None:
@@ -253,13 +257,15 @@ def best_rate(method: str, rows: Sequence[Row]) -> float | None:
     return min(sorted(tried), key=lambda lr: tried[lr], default=None)
 
 
-def next_rate(method: str, rows: Sequence[Row], first: Sequence[float] = FIRST) -> float | None:
-    """The rate to try next; None if the best rate has neighbors on both sides.
+def next_rate(
+    method: str, rows: Sequence[Row], first: Sequence[float] = FIRST, highest: float = HIGHEST
+) -> float | None:
+    """The rate to try next; None if the best rate has neighbors on both sides, or below `highest`.
 
     Args:
         first: rates that are tried before anything else.
     """
     tried = losses(method, rows)
     best = best_rate(method, rows) or math.inf
-    near = (lr for lr in (best / 2, best * 2) if LOWEST < lr < HIGHEST)
+    near = (lr for lr in (best / 2, best * 2) if LOWEST < lr <= highest)
     return next((lr for lr in (*first, *near) if lr not in tried), None)

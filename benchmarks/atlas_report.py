@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import atlas_speed
-from atlas_plan import PLANS, TUNED_AT, best_rate, losses, next_rate
+from atlas_plan import HIGHEST, PLANS, TUNED_AT, best_rate, losses, next_rate
 from atlas_table import Row, read, rows_of
 
 from nmtdeep.analysis import pictures
@@ -110,12 +110,13 @@ def rates(rows: Sequence[Row]) -> list[list[str]]:
     """Perplexity by method and learning rate; the chosen one in bold, once it is known."""
     tuning = by_method(rows)
     columns = sorted({row.lr for group in tuning.values() for row in group})
+    highest = columns[-1] if PLANS[rows[0].plan].longer else HIGHEST
     table = [["method", *(f"{lr:g}" for lr in columns)]]
     for method in tuning:
         tried = losses(method, rows)
         cells = {lr: f"{tried[lr]:.1f}" if tried[lr] < math.inf else "fails" for lr in tried}
         best = best_rate(method, rows)
-        if best and tried[best] < math.inf and not next_rate(method, rows, first=()):
+        if best and tried[best] < math.inf and not next_rate(method, rows, (), highest):
             cells[best] = f"**{cells[best]}**"
         table.append([method, *(cells.get(lr, "") for lr in columns)])
     return table

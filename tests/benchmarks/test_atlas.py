@@ -60,6 +60,14 @@ def test_the_search_ends_when_the_best_rate_has_worse_neighbors(atlas):
     assert atlas["atlas_plan"].best_rate("pre-norm", tried) == 4e-3
 
 
+def test_the_search_of_a_longer_training_goes_only_down(atlas):
+    perplexities, tried = {4e-3: 60.0, 8e-3: 50.0}, []
+    search = atlas["atlas_plan"].next_rate
+    while lr := search("pre-norm", tried, (8e-3,), 8e-3):
+        tried.append(row(atlas, lr, perplexities[lr]))
+    assert [one.lr for one in tried] == [8e-3, 4e-3]
+
+
 def test_plans_report_no_seed_of_a_search_where_they_say_so(atlas):
     plans = atlas["atlas_plan"].PLANS
     for name in ("adam", "convergence", "end", "end-post", "depth", "seconds"):
