@@ -31,6 +31,11 @@ def test_a_table_has_its_rows_scores_and_commands():
     assert sum("newstest2014 bleu-compound" in line for line in lines) == 9  # 1 failed
 
 
+def test_a_paper_without_counts_of_parameters_has_no_columns_for_them():
+    [headings, *_] = [line for line in printed("xu-2020/table-1") if "hours" in line]
+    assert headings.split() == ["recipe", "row", *"scores in the paper".split(), "hours"]
+
+
 def test_a_row_that_the_paper_contradicts_shows_both_numbers():
     [row] = [line for line in printed("zhang-2019/table-3") if line.startswith(" matt-6-aan ")]
     assert row.split()[-3:-1] == ["72.2M", "72.3M"]

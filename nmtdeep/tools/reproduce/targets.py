@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
+from itertools import compress
 from typing import Any
 
 import torch
@@ -111,7 +112,9 @@ def trained(name: str) -> tuple[list[Table | str], str]:
     for folder, rows in folders.items():
         below = f"{note if any(row[4] for row in rows) else ''}{HOURS}"
         title = f"Recipes in {folder}/"
-        shown.append(tables.table(headings, rows, text=3, title=title, note=below))
+        filled = [any(column) for column in zip(*rows, strict=True)]
+        cells = [[*compress(row, filled)] for row in (headings, *rows)]
+        shown.append(tables.table(cells[0], cells[1:], text=3, title=title, note=below))
     return shown, _commands(name.partition("/")[0])
 
 
