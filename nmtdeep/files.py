@@ -220,7 +220,7 @@ def replace_directory(directory: Path) -> Iterator[Path]:
             old.rename(place)
         shutil.rmtree(partial, ignore_errors=True)
         if isinstance(error, OSError):
-            raise _cannot_write(directory, error) from error
+            raise cannot_write(directory, error, kept=True) from error
         raise
 
 
@@ -254,18 +254,24 @@ def replace_file(path: Path) -> Iterator[Path]:
         yield partial
         partial.replace(path)
     except OSError as error:
-        raise _cannot_write(path, error) from error
+        raise cannot_write(path, error, kept=True) from error
     finally:
         with suppress(OSError):  # the place must not be written to
             partial.unlink(missing_ok=True)
 
 
-def _cannot_write(path: Path, error: OSError) -> UserError:
+def cannot_write(path: Path, error: OSError, *, kept: bool) -> UserError:
+    """The error of a place that cannot be written to, with what to do about it.
+
+    Args:
+        kept: whether what was there before is unchanged, which is said then.
+    """
     if not path.parent.is_dir():
         what = "cannot be written, for its folder does not exist"
         return UserError(what, where=path, hint="make the folder first")
-    return UserError(
-        f"cannot be written ({error.strerror or error}); what was there before is unchanged",
-        where=path,
-        hint=f"{cure_of(error) or 'free disk space'}, then run the same command again",
-    )
+    reason = error.strerror or error
+    what = f"cannot be written: {reason}"
+    if kept:
+        what = f"cannot be written ({reason}); what was there before is unchanged"
+    hint = f"{cure_of(error) or 'free disk space'}, then run the same command again"
+    return UserError(what, where=path, hint=hint)

@@ -26,6 +26,7 @@ from nmtdeep.decoding.translation import Translation
 from nmtdeep.decoding.translator import BUFFER, CHARACTERS, Translator, line_chunks
 from nmtdeep.devices import resolve_device
 from nmtdeep.errors import UserError
+from nmtdeep.files import cannot_write
 from nmtdeep.text.lines import read_lines
 
 WAIT = 0.05  # seconds without a new line after which a stream is answered
@@ -57,11 +58,7 @@ def writable(output: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(
-            f"cannot be written: {error.strerror or error}",
-            where=output,
-            hint="check that its folder exists and has room, or choose another --output",
-        ) from error
+        raise cannot_write(Path(output), error, kept=False) from error
 
 
 def check(source: str, output: str) -> int:
