@@ -5,8 +5,17 @@ from typer.testing import CliRunner
 
 from nmtdeep.cli.main import app
 from nmtdeep.config.load import load_recipe
+from nmtdeep.config.names import recipe_files
 from nmtdeep.errors import UserError
-from nmtdeep.tools.reproduce.targets import SPEED, checked, hours, published, targets, trained
+from nmtdeep.tools.reproduce.targets import (
+    PAPERS,
+    SPEED,
+    checked,
+    hours,
+    published,
+    targets,
+    trained,
+)
 from tests.analysis import test_zhang_2019 as table_1
 
 SEPARATE = "model.embeddings.sharing=none"
@@ -27,6 +36,17 @@ def test_a_table_has_its_rows_scores_and_commands():
     assert any("--dry-run --estimate" in line for line in lines)
     assert "Recipes in wang-2019/wmt16-en-de/" in lines
     assert sum("newstest2014 bleu-compound" in line for line in lines) == 9  # 1 failed
+
+
+def test_epochs_of_stages_have_a_length():
+    """Without one such a stage would take all updates that are left."""
+    names = [name for name in recipe_files() if name.partition("/")[0] in PAPERS]
+    counted = {
+        name.rpartition("/")[0]
+        for name in names
+        if any(stage.epochs for stage in load_recipe(name).training.stages)
+    }
+    assert counted == published()["epochs"].keys()
 
 
 @pytest.mark.parametrize(
