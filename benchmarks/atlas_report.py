@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import atlas_speed
 from atlas_plan import HIGHEST, PLANS, TUNED_AT, best_rate, losses, next_rate
 from atlas_table import Row, read, rows_of
+from scipy import stats
 
 from nmtdeep.analysis import pictures
 
@@ -235,44 +236,18 @@ def shown_p(p: float) -> str:
 
 
 def p_value(differences: Sequence[float]) -> float:
-    """P(|T| > |t|) of the paired t-test, t = mean / (deviation / sqrt n), n - 1 degrees of freedom.
-
-    nan if there are fewer than two differences, or all are equal.
-    """
-    n = len(differences)
-    if n < 2 or not (deviation := statistics.stdev(differences)):
+    """P(|T| > |t|) of the paired t-test; nan if there are fewer than two, or all are equal."""
+    if len(set(differences)) < 2:
         return math.nan
-    return outside(abs(statistics.mean(differences)) / (deviation / math.sqrt(n)), n - 1)
+    return float(stats.ttest_1samp(differences, 0).pvalue)
 
 
-def outside(t: float, degrees: int) -> float:
-    """P(|T| > t) of Student's distribution, t >= 0.
-
-    P(|T| <= t) as a finite sum over theta = atan(t / sqrt degrees): Abramowitz and Stegun 1964,
-    26.7.3 and 26.7.4.
-    """
-    theta = math.atan(t / math.sqrt(degrees))
-    odd = degrees % 2
-    term = math.cos(theta) if odd else 1.0
-    total = term if degrees > 1 else 0.0
-    for k in range(2 + odd, degrees - 1, 2):
-        term *= (k - 1) / k * math.cos(theta) ** 2
-        total += term
-    inside = math.sin(theta) * total
-    return 1 - (2 / math.pi * (theta + inside) if odd else inside)
-
-
-def interval(differences: Sequence[float], outer: float = 0.05) -> tuple[float, float]:
-    """The interval mean -+ t deviation / sqrt n with P(|T| > t) = `outer`, t by bisection."""
-    n = len(differences)
-    if n < 2:
+def interval(differences: Sequence[float]) -> tuple[float, float]:
+    """The 95 % interval of their mean by Student's t; nan if there are fewer than two."""
+    if len(differences) < 2:
         return math.nan, math.nan
-    low, high = 0.0, 1e6
-    for _ in range(100):
-        middle = (low + high) / 2
-        low, high = (middle, high) if outside(middle, n - 1) > outer else (low, middle)
-    mean, half = statistics.mean(differences), high * statistics.stdev(differences) / math.sqrt(n)
-    return mean - half, mean + half
+    low, high = stats.ttest_1samp(differences, 0).confidence_interval(0.95)
+    return float(low), float(high)
 
 
 def holm(values: Sequence[float]) -> list[float]:

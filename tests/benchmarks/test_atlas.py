@@ -18,15 +18,6 @@ def atlas():
         yield {name: importlib.import_module(name) for name in names}
 
 
-# Quantiles of Student's t from printed tables, two-sided.
-@pytest.mark.parametrize(
-    ("degrees", "outer", "t"),
-    [(1, 0.05, 12.706), (2, 0.05, 4.303), (2, 0.01, 9.925), (4, 0.05, 2.776), (9, 0.05, 2.262)],
-)
-def test_t_has_the_quantiles_of_the_tables(atlas, degrees, outer, t):
-    assert atlas["atlas_report"].outside(t, degrees) == pytest.approx(outer, rel=1e-3)
-
-
 def test_interval_and_p_of_three_differences(atlas):
     """Mean 2, deviation 1: 2 -+ 4.303 / sqrt 3, and t = 2 sqrt 3 with two degrees of freedom.
 
