@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Callable, Iterable
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
-import naive
 import torch
-from machine import installed
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from nmtdeep.config.load import load_recipe
 from nmtdeep.config.recipe import Recipe
@@ -19,57 +18,37 @@ from nmtdeep.model.transformer import Transformer
 from nmtdeep.training.loss import batch_loss
 from nmtdeep.training.step import Step as TrainingStep
 
+if TYPE_CHECKING:
+    from marian import Marian
+
 LR = 1e-4
 Step = Callable[[Batch], Tensor | float]
+MARIAN = {"MarianMT, SDPA": "sdpa", "MarianMT, eager": "eager"}  # its kernels of attention
 
 
-class Peer(NamedTuple):
-    """Another program's model with our weights.
+@dataclass(frozen=True)
+class Shape:
+    """Sizes, written 256/1024/4/6+6: width, feed-forward width, heads, encoder + decoder layers."""
 
-    Attributes:
-        build: `(recipe, ours, dropout=p)` to a module from ids of both sides to logits.
-        renamed: our parameters, or their gradients, under its names.
-    """
+    width: int
+    feed_forward: int
+    heads: int
+    encoder: int
+    decoder: int
 
-    build: Callable[..., nn.Module]
-    renamed: Callable[[dict[str, Tensor]], dict[str, Tensor]]
+    @classmethod
+    def parse(cls, text: str) -> "Shape":
+        width, feed_forward, heads, depths = text.split("/")
+        encoder, decoder = depths.split("+")
+        return cls(int(width), int(feed_forward), int(heads), int(encoder), int(decoder))
 
-
-def build_naive(recipe: Recipe, ours: Transformer, *, dropout: float) -> naive.NaiveTransformer:
-    """The naive model of the same shape with the same weights."""
-    model, encoder, decoder = recipe.model, recipe.model.encoder, recipe.model.decoder
-    weight = ours.output.weight
-    network = naive.NaiveTransformer(
-        weight.shape[0],
-        naive.Shape(model.width, encoder.feed_forward, encoder.heads, encoder.depth, decoder.depth),
-        dropout=dropout,
-        pad=ours.pad,
-    )
-    network.to(weight.device, weight.dtype)
-    network.load_state_dict(naive.plain(dict(ours.named_parameters())))
-    return network
-
-
-PEERS = {"naive": Peer(build_naive, naive.plain)}
-MARIAN = {"MarianMT, SDPA": "sdpa", "MarianMT, eager": "eager"}
-
-
-def peers() -> dict[str, Peer]:
-    """Those that are installed; all of them are post-norm."""
-    if installed("transformers") is None:
-        return dict(PEERS)
-    import marian
-
-    theirs = {
-        name: Peer(partial(marian.build, attention=attention), marian.renamed)
-        for name, attention in MARIAN.items()
-    }
-    return PEERS | theirs
+    def __str__(self) -> str:
+        return f"{self.width}/{self.feed_forward}/{self.heads}/{self.encoder}+{self.decoder}"
 
 
 def adapt(
     path: Path | str,
-    shape: naive.Shape,
+    shape: Shape,
     *,
     tokens: int,
     norm: str,
@@ -102,33 +81,43 @@ def build_ours(recipe: Recipe, types: int, device: torch.device | None = None) -
     return model.to(device or torch.device("cpu"))
 
 
-def largest_difference(
-    recipe: Recipe,
-    ours: Transformer,
-    batch: Batch,
-    others: dict[str, Peer],
-) -> float:
-    """Between our loss and gradients and those of `others`, relative to the largest of all.
+def loss_per_token(model: "Marian", batch: Batch, *, smoothing: float, bf16: bool) -> Tensor:
+    """Label-smoothed loss with eps / (V - 1) on each class but the target, full logits.
+
+    torch spreads s over all V classes, the target included: s = eps V / (V - 1) is the same.
+    """
+    with torch.autocast(batch.source.device.type, dtype=torch.bfloat16, enabled=bf16):
+        logits = model(batch.source, batch.target_input)
+    if bf16:
+        logits = logits.float()
+    types = logits.shape[-1]
+    loss = cross_entropy(
+        logits.flatten(0, 1),
+        batch.target_output.flatten(),
+        ignore_index=model.pad,
+        label_smoothing=smoothing * types / (types - 1),
+        reduction="sum",
+    )
+    return loss / batch.target_tokens
+
+
+def largest_difference(recipe: Recipe, ours: Transformer, batch: Batch) -> float:
+    """Between our loss and gradients and MarianMT's, relative to the largest of all.
 
     `ours` and `batch` are on one device; dropout is off.
     """
+    import marian
+
     smoothing = recipe.training.label_smoothing
     ours.eval().zero_grad()
     sums = batch_loss(ours, batch, smoothing=smoothing, dtype=ours.output.weight.dtype)
     (sums.smoothed / batch.target_tokens).backward()
-    gradients = {name: value.grad for name, value in ours.named_parameters()}
+    expecting = marian.renamed({name: value.grad for name, value in ours.named_parameters()})
     ours.zero_grad()
     worst = 0.0
-    for peer in others.values():
-        model = peer.build(recipe, ours, dropout=0.0).eval()
-        loss = naive.loss_per_token(
-            model,
-            batch.source,
-            batch.target_input,
-            batch.target_output,
-            smoothing=smoothing,
-            bf16=False,
-        )
+    for attention in MARIAN.values():
+        model = marian.build(recipe, ours, dropout=0.0, attention=attention).eval()
+        loss = loss_per_token(model, batch, smoothing=smoothing, bf16=False)
         loss.backward()
         expected = float(loss.detach())
         worst = max(worst, abs(float(sums.smoothed.detach()) / batch.target_tokens / expected - 1))
@@ -138,7 +127,6 @@ def largest_difference(
             if parameter.requires_grad
         }
         scale = max(float(value.abs().max()) for value in theirs.values())
-        expecting = peer.renamed(gradients)
         for name, value in theirs.items():
             worst = max(worst, float((expecting[name] - value).abs().max()) / scale)
     return worst
@@ -157,8 +145,11 @@ def our_step(recipe: Recipe, model: Transformer, dtype: torch.dtype) -> Step:
     return step
 
 
-def peer_step(recipe: Recipe, peer: Peer, ours: Transformer, dtype: torch.dtype) -> Step:
-    model = peer.build(recipe, ours, dropout=recipe.model.dropout.residual)
+def peer_step(recipe: Recipe, attention: str, ours: Transformer, dtype: torch.dtype) -> Step:
+    import marian
+
+    dropout = recipe.model.dropout.residual
+    model = marian.build(recipe, ours, dropout=dropout, attention=attention).train()
     adam = recipe.training.optimizer
     optimizer = torch.optim.Adam(
         [parameter for parameter in model.parameters() if parameter.requires_grad],
@@ -167,17 +158,14 @@ def peer_step(recipe: Recipe, peer: Peer, ours: Transformer, dtype: torch.dtype)
         eps=adam.epsilon,
         fused=True,
     )
+    smoothing, bf16 = recipe.training.label_smoothing, dtype == torch.bfloat16
 
     def step(batch: Batch) -> Tensor:
-        return naive.train_step(
-            model,
-            optimizer,
-            batch.source,
-            batch.target_input,
-            batch.target_output,
-            smoothing=recipe.training.label_smoothing,
-            bf16=dtype == torch.bfloat16,
-        )
+        optimizer.zero_grad()
+        loss = loss_per_token(model, batch, smoothing=smoothing, bf16=bf16)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
 
     return step
 

@@ -4,21 +4,19 @@ import re
 from collections.abc import Sequence
 
 import torch
-from naive import plain, sinusoids
 from torch import Tensor, nn
 from transformers import MarianConfig, MarianMTModel
 
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.recipe import Recipe
+from nmtdeep.model.layers.positions import sinusoids
 from nmtdeep.model.transformer import Transformer
 from nmtdeep.text.vocabulary import EOS, PAD
 
 POSITIONS = 1024
-ATTENTIONS = {"self_attention": "self_attn", "cross_attention": "encoder_attn"}
-NORMS = {
-    "encoder": ("self_attn_layer_norm", "final_layer_norm"),
-    "decoder": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
-}
+SUBLAYERS = {"encoder": ("self_attn", "final"), "decoder": ("self_attn", "encoder_attn", "final")}
+LEAVES = {"output": "out_proj", "inner": "fc1", "outer": "fc2"}
+PACKED = {"qkv": "qkv", "query": "q", "key_value": "kv"}
 
 
 class Marian(nn.Module):
@@ -52,7 +50,7 @@ def build(recipe: Recipe, ours: Transformer, *, dropout: float, attention: str) 
     with torch.no_grad():
         for name, parameter in network.named_parameters():
             if name.endswith("embed_positions.weight"):
-                parameter.copy_(sinusoids(POSITIONS, weight.shape[1]))
+                parameter.copy_(sinusoids(0, POSITIONS, weight.shape[1]))
             else:
                 parameter.copy_(ours_renamed.pop(name))
     if ours_renamed:
@@ -91,24 +89,22 @@ def configuration(recipe: Recipe, types: int, dropout: float, attention: str) ->
 
 def renamed(ours: dict[str, Tensor]) -> dict[str, Tensor]:
     """Our parameters, or their gradients, under MarianMT's names."""
-    theirs = {}
-    for name, value in plain(ours).items():
-        match = re.fullmatch(r"(encoder|decoder)\.(\d+)\.(\w+)\.(.+)", name)
-        if match is None:
-            theirs[f"model.model.shared.{name.rpartition('.')[2]}"] = value
+    theirs = {"model.model.shared.weight": ours["source_embedding.weight"]}
+    name = r"(encoder|decoder)\.layers\.(\d+)\.sublayers\.(\d+)\.(?:sublayer\.)?(\w+)\.(\w+)"
+    for key, value in ours.items():
+        if not (match := re.fullmatch(name, key)):
             continue
-        stack, layer, part, leaf = match.groups()
-        first, _, kind = leaf.rpartition(".")
-        place = f"model.model.{stack}.layers.{layer}"
-        if part == "norms":
-            theirs[f"{place}.{NORMS[stack][int(first)]}.{kind}"] = value
-        elif part == "feed_forward":
-            theirs[f"{place}.fc{1 if first == '0' else 2}.{kind}"] = value
-        elif first == "output":
-            theirs[f"{place}.{ATTENTIONS[part]}.out_proj.{kind}"] = value
+        stack, layer, number, leaf, kind = match.groups()
+        place, sublayer = f"model.model.{stack}.layers.{layer}", SUBLAYERS[stack][int(number)]
+        if leaf == "norm":
+            theirs[f"{place}.{sublayer}_layer_norm.{kind}"] = value
+        elif leaf in PACKED:
+            letters = PACKED[leaf]
+            for letter, part in zip(letters, value.chunk(len(letters)), strict=True):
+                theirs[f"{place}.{sublayer}.{letter}_proj.{kind}"] = part
         else:
-            for letter, third in zip("qkv", value.chunk(3), strict=True):
-                theirs[f"{place}.{ATTENTIONS[part]}.{letter}_proj.{kind}"] = third
+            within = "" if sublayer == "final" else f"{sublayer}."
+            theirs[f"{place}.{within}{LEAVES[leaf]}.{kind}"] = value
     return theirs
 
 

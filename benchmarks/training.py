@@ -3,10 +3,10 @@
     python benchmarks/training.py --data DIR [--updates N] [--repeats N] [--precisions fp32]
 
 DIR is a data directory of nmtdeep preprocess; for the usual figures Multi30k with recipe
-multi30k-en-de and text.bpe.merges=8000. nmtdeep's own update,
-benchmarks/naive.py and Hugging Face's MarianMT (both of its attention kernels; extra [benchmark])
-take turns on the same batches, from the same weights, with the same dropout, smoothing and
-learning rate, each in a process of its own, which pads its batches itself. Ratios are formed
+multi30k-en-de and text.bpe.merges=8000. nmtdeep's own update and
+Hugging Face's MarianMT (both of its attention kernels; extra [benchmark]) take turns on the same
+batches, from the same weights, with the same dropout, smoothing and learning rate, each in a
+process of its own, which pads its batches itself. Ratios are formed
 within a turn. Before any timing, loss and gradients of all are compared (no dropout).
 
 On a machine that others use too, wall-clock time says little, and threads that wait for each other
@@ -19,20 +19,27 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-import naive
 import torch
 from apart import Measured, measure
 from contenders import (
+    MARIAN,
+    Shape,
     Step,
     adapt,
     build_ours,
     largest_difference,
     our_step,
     peer_step,
-    peers,
     products_step,
 )
-from machine import add_options, chosen_device, empty_table, native_precisions, opening
+from machine import (
+    add_options,
+    chosen_device,
+    empty_table,
+    installed,
+    native_precisions,
+    opening,
+)
 from rich.table import Table
 from turns import Spent, spread
 from work import Work
@@ -53,7 +60,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, required=True, help="preprocessed data directory")
     parser.add_argument("--updates", type=int, default=10, help="updates in a turn")
     parser.add_argument("--precisions", choices=tuple(DTYPES), nargs="+")
-    parser.add_argument("--shape", type=naive.Shape.parse, default="256/1024/4/6+6")
+    parser.add_argument("--shape", type=Shape.parse, default="256/1024/4/6+6")
     parser.add_argument("--tokens", type=int, default=4096, help="padded tokens of an update")
     add_options(parser, repeats=5)
     return parser.parse_args()
@@ -73,7 +80,7 @@ def contender(
     elif name == PRODUCTS:
         step = products_step(ours, dtype)
     else:
-        step = peer_step(recipe, peers()[name], ours, dtype)
+        step = peer_step(recipe, MARIAN[name], ours, dtype)
         del ours
     work = Work.choose(data.corpus("train"), tokens=options.tokens, updates=options.updates)
 
@@ -105,8 +112,7 @@ def report(measured: Measured, work: Work, title: str) -> Table:
             f"{measured.memory[name] / 2**20:,.0f}",
             f"{measured.results[name]:.3f}",
         )
-    others = [name for name in turns.spent if name not in (OURS, PRODUCTS)]
-    best = (spread(turns.ratios(others, OURS, clock)) for clock in Spent._fields)
+    best = (spread(turns.ratios([*MARIAN], OURS, clock)) for clock in Spent._fields)
     table.add_row(BEST, "", *best, style="bold")
     return table
 
@@ -119,17 +125,18 @@ def our_recipe(options: argparse.Namespace) -> Recipe:
 
 def main() -> None:
     options = parsed()
+    if not installed("transformers"):
+        sys.exit('transformers is not installed: pip install -e ".[benchmark]"')
     device, console = opening(options)
     data = DataDirectory.open(options.data)
     recipe = our_recipe(options)
-    others = peers()
     types = len(data.pipeline.target.vocabulary)
     work = Work.choose(data.corpus("train"), tokens=options.tokens, updates=options.updates)
     model = build_ours(recipe, types, device)
     few = read_batch(work.corpus, work.plan[0][:8]).to(device)
-    gap = largest_difference(recipe, model.double(), few, others)
+    gap = largest_difference(recipe, model.double(), few)
     if gap > TOLERANCE:
-        sys.exit(f"the peers compute something else: relative difference {gap:.1e}")
+        sys.exit(f"MarianMT computes something else: relative difference {gap:.1e}")
     console.print(
         f"{options.shape}, post-norm, {types:,} types, "
         f"{sum(value.numel() for value in model.parameters()):,} parameters; {len(work.plan)} "
@@ -138,7 +145,7 @@ def main() -> None:
         "(float64, no dropout)"
     )
     for precision in options.precisions or native_precisions(device):
-        names = [OURS, PRODUCTS, *others]
+        names = [OURS, PRODUCTS, *MARIAN]
         arguments = {name: (options, name, precision) for name in names}
         measured = measure(contender, arguments, repeats=options.repeats)
         title = f"training, {precision}; {options.repeats} turns"

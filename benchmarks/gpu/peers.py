@@ -7,14 +7,14 @@ transformers 5.17 its compiled training was not done after 60 s); beam search by
 from contextlib import closing
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from contenders import loss_per_token
 from machine import installed
 from place import BASE, Figures, Place
 from prepare import SYNTHETIC
-from torch.nn.functional import cross_entropy
 from turns import take_turns
 
 from nmtdeep.data.batch import Batch, read_batch
@@ -24,17 +24,20 @@ from nmtdeep.training.feed import upcoming
 from nmtdeep.training.setup import Setup
 from nmtdeep.training.state import Progress
 
+if TYPE_CHECKING:
+    from marian import Marian
+
 ABSENT = {"": "skipped: transformers is not installed"}
 
 
-def marian_model(place: Place, types: int) -> Any:
+def marian_model(place: Place, types: int) -> "Marian":
     """MarianMT of the shape of base 6+6, with random weights."""
-    from marian import configuration
+    from marian import Marian, configuration
     from transformers import MarianMTModel
 
     post_norm = tuple(f"model.{side}.residual=post_norm" for side in ("encoder", "decoder"))
     config = configuration(place.recipe(BASE, post_norm), types, dropout=0.1, attention="sdpa")
-    return MarianMTModel(config).to(place.device)
+    return Marian(MarianMTModel(config), PAD).to(place.device)
 
 
 def padded_updates(place: Place, data: DataDirectory, count: int) -> list[Batch]:
@@ -56,16 +59,7 @@ def training(place: Place) -> Figures:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.0, fused=True)
 
     def update(batch: Batch) -> None:
-        with torch.autocast(device.type, torch.bfloat16):
-            logits = model(
-                input_ids=batch.source,
-                attention_mask=(batch.source != PAD).long(),
-                decoder_input_ids=batch.target_input,
-                use_cache=False,
-            ).logits
-        expected = batch.target_output.flatten()
-        scores = logits.float().flatten(0, 1)
-        cross_entropy(scores, expected, ignore_index=PAD, label_smoothing=0.1).backward()
+        loss_per_token(model, batch, smoothing=0.1, bf16=True).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -92,7 +86,7 @@ def generating(place: Place, sentences: int) -> Figures:
     drawn = np.random.default_rng(1).integers(3, types, (sentences, 28))
     sources = torch.from_numpy(drawn).to(place.device)
     options = {"num_beams": 4, "min_new_tokens": steps, "max_new_tokens": steps}
-    search = partial(model.generate, input_ids=sources, do_sample=False, **options)
+    search = partial(model.model.generate, input_ids=sources, do_sample=False, **options)
     search = torch.no_grad()(partial(search, attention_mask=torch.ones_like(sources)))
     search()
     seconds = take_turns({"": search}, repeats=3, device=place.device).median("")

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import naive
 import torch
-from contenders import adapt
+from contenders import Shape, adapt
 from prepare import ROOT, SYNTHETIC
 
 from nmtdeep.config.recipe import Recipe
@@ -64,9 +63,9 @@ class Place:
 
     def recipe(self, shape: str, overrides: More = (), tokens: int = 25_000) -> Recipe:
         """A pre-norm model of the synthetic text, dropout 0.1 everywhere, one batch an update."""
-        sizes = naive.Shape.parse(shape)
+        sizes = Shape.parse(shape)
         if self.pretend:
-            sizes, tokens = naive.Shape(32, 64, 2, sizes.encoder // 6, 1), 400
+            sizes, tokens = Shape(32, 64, 2, sizes.encoder // 6, 1), 400
         dropout = "{embedding: 0.1, residual: 0.1, attention: 0.1, activation: 0.1}"
         more = (f"model.dropout={dropout}", "training.clip_norm=1.0", *overrides)
         path = self.kit / SYNTHETIC / RECIPE_FILE
