@@ -38,7 +38,6 @@ def measure(
     sample: ProbeText,
     *,
     of: Of = "parameters",
-    most: int | None = None,
     say: Callable[[str], object] = lambda line: None,
 ) -> Measurement:
     """Gradient norms of recipes at their start, of checkpoints, or of runs over their updates.
@@ -48,13 +47,12 @@ def measure(
 
     Args:
         subjects: models by name, which may occur with several recipes.
-        most: number of checkpoints of a run to measure, at even distances; None measures all.
         say: called with a line for each measured model.
     """
     rows: list[LayerGradient] = []
     conditions: dict[str, Any] = {}
     for name, subject in subjects:
-        for model in [subject] if isinstance(subject, Recipe) else _over_training(subject, most):
+        for model in [subject] if isinstance(subject, Recipe) else _over_training(subject):
             probe = prepare(model, sample)
             rows += layer_gradients(name, probe, of)
             conditions[name] = probe.conditions()
@@ -111,7 +109,7 @@ def layer_gradients(name: str, probe: Probe, of: Of = "parameters") -> list[Laye
     ]
 
 
-def _over_training(path: Path, most: int | None) -> Iterator[Recipe | Loaded]:
+def _over_training(path: Path) -> Iterator[Recipe | Loaded]:
     """A checkpoint; or the start of a run, unless it was grown, and its checkpoints."""
     if (path / checkpoint.STATE).is_file() or not checkpoint.saved(path):
         yield checkpoint.load_model(checkpoint.locate(path))
@@ -121,6 +119,4 @@ def _over_training(path: Path, most: int | None) -> Iterator[Recipe | Loaded]:
     recipe = read_config(path / checkpoint.CONFIG)
     if recipe.training.stages or not checkpoint.read_state(saved[0]).get("stage_update"):
         yield recipe.at_stage(0)
-    if most is not None and len(saved) > most:
-        saved = [saved[len(saved) * place // most - 1] for place in range(1, most + 1)]
     yield from map(checkpoint.load_model, saved)

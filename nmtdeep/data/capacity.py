@@ -63,8 +63,8 @@ def fitting(capacities: Sequence[Capacity], lengths: Lengths) -> Capacity | None
     return min(fits, key=lambda each: (sum(each.tokens), each), default=None)
 
 
-def capacities(batches: Sequence[Lengths], most: int = MOST) -> list[Capacity]:
-    """At most `most` capacities for batches like these, with little padding.
+def capacities(batches: Sequence[Lengths]) -> list[Capacity]:
+    """At most `MOST` capacities for batches like these, with little padding.
 
     From quantiles of the tokens of each side, one number after the other takes the value with which
     all batches have the fewest tokens, as long as that helps.
@@ -76,7 +76,7 @@ def capacities(batches: Sequence[Lengths], most: int = MOST) -> list[Capacity]:
     sentences = int(MORE_SENTENCES * max(each.shape[1] for each in batches)) + 1
     tokens = _multiple(np.array([each.sum(axis=1) for each in batches]))
     values = _multiple(np.quantile(tokens, np.linspace(0, 1, VALUES), axis=0))
-    chosen = _multiple(np.quantile(tokens, np.linspace(0, 1, most + 1)[1:], axis=0))
+    chosen = _multiple(np.quantile(tokens, np.linspace(0, 1, MOST + 1)[1:], axis=0))
     least, before = _padded(tokens, chosen), math.inf
     while least < before:
         before = least

@@ -7,11 +7,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
-import mmap
-import os
-import weakref
+import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -189,6 +186,7 @@ class DataDirectory:
         """
         index = read_index(path)
         check_files(path, index, verify=verify)
+        _allow_open_files(4 * len(index["splits"]))
         return cls(path, index)
 
     @property
@@ -281,6 +279,14 @@ def opened(data: Path | DataDirectory) -> DataDirectory:
     return DataDirectory.open(data, verify=False) if isinstance(data, Path) else data
 
 
+def _allow_open_files(count: int) -> None:
+    """Let the process map so many files, as far as it may: there can be hundreds of corpora."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count + 1024 if hard == resource.RLIM_INFINITY else min(count + 1024, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 def _map(path: Path, dtype: str) -> Any:
     kind = np.dtype(dtype).newbyteorder("<")
     if not path.is_file():
@@ -288,29 +294,7 @@ def _map(path: Path, dtype: str) -> Any:
     size = path.stat().st_size
     if size % kind.itemsize:
         raise DataError(f"{size:,} bytes are not a whole number of {dtype}", where=path, hint=HINT)
-    return np.asarray(_Mapped(path, kind, size)) if size else np.empty(0, kind)
-
-
-class _Mapped:
-    """A file in memory, without a descriptor: there may be hundreds of corpora.
-
-    Python's own maps keep one each, up to Python 3.12.
-    """
-
-    def __init__(self, path: Path, kind: np.dtype[Any], size: int) -> None:
-        system = ctypes.CDLL(None, use_errno=True)
-        system.mmap.restype, number = ctypes.c_void_p, ctypes.c_int
-        length, nowhere, start = ctypes.c_size_t(size), ctypes.c_void_p(), ctypes.c_long()
-        modes = number(mmap.PROT_READ), number(mmap.MAP_SHARED)
-        with path.open("rb") as file:
-            place = system.mmap(nowhere, length, *modes, number(file.fileno()), start)
-        if place in (None, ctypes.c_void_p(-1).value):
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code), str(path))
-        unmap = weakref.finalize(self, system.munmap, ctypes.c_void_p(place), length)
-        unmap.atexit = False  # a thread may still read
-        interface = {"typestr": kind.str, "shape": (size // kind.itemsize,), "version": 3}
-        self.__array_interface__ = {**interface, "data": (place, True)}  # read-only
+    return np.asarray(np.memmap(path, kind, "r")) if size else np.empty(0, kind)
 
 
 def _file(stem: Path, kind: Literal["tokens", "offsets"]) -> Path:

@@ -23,6 +23,7 @@ from nmtdeep.units import size
 
 Advance = Callable[[float], None]
 Unit = Literal["things", "bytes"]
+BETWEEN = 10.0  # seconds, of two plain lines
 
 
 class ProgressBar:
@@ -30,16 +31,14 @@ class ProgressBar:
 
     Args:
         style: `none` shows nothing.
-        between: seconds between two plain lines.
 
     Attributes:
         seconds: of each step that has ended, by name.
         width: of the longest name.
     """
 
-    def __init__(self, style: Literal["auto", "none"] = "auto", *, between: float = 10.0) -> None:
+    def __init__(self, style: Literal["auto", "none"] = "auto") -> None:
         self.style = style
-        self.between = between
         self.seconds: dict[str, float] = {}
         self.width = 24
         self._console = Console(stderr=True)
@@ -78,7 +77,7 @@ class ProgressBar:
         def advance(part: float) -> None:
             nonlocal done, printed
             done, now = done + part, time.perf_counter()
-            if now - printed < self.between:
+            if now - printed < BETWEEN:
                 return
             printed, line = now, f"{name}: {shown(int(done))}"
             if total:

@@ -21,27 +21,23 @@ from nmtdeep.units import kwh
 POWERCAP = Path("/sys/class/powercap")
 
 
-class EnergyCounter:
-    """Joules since the last call, from a reading that only grows, but for wrapping.
+def counter(
+    read: Callable[[], float], *, joules: float, wraps_at: float = 0.0
+) -> Callable[[], float]:
+    """A function to the joules since its last call, from a reading that grows until it wraps.
 
     Args:
         read: the reading in units of `joules`.
-        wraps_at: the reading after which it begins again at 0; None if it does not.
+        wraps_at: the reading after which it begins again at 0.
     """
+    last = read()
 
-    def __init__(
-        self, read: Callable[[], float], *, joules: float, wraps_at: float | None = None
-    ) -> None:
-        self._read, self._joules, self._wraps_at = read, joules, wraps_at
-        self._last = read()
+    def since() -> float:
+        nonlocal last
+        before, last = last, read()
+        return (last - before + (wraps_at if last < before else 0.0)) * joules
 
-    def __call__(self) -> float:
-        now = self._read()
-        grown = now - self._last
-        if grown < 0 and self._wraps_at is not None:
-            grown += self._wraps_at
-        self._last = now
-        return grown * self._joules
+    return since
 
 
 class Meter:
@@ -62,7 +58,7 @@ class Meter:
         if not self._counters:
             return progress
         return replace(
-            progress, joules=(progress.joules or 0.0) + sum(counter() for counter in self._counters)
+            progress, joules=(progress.joules or 0.0) + sum(since() for since in self._counters)
         )
 
     def summary(self, progress: Progress) -> str:
@@ -78,7 +74,7 @@ def devices(ranks: Ranks) -> Sequence[int]:
     return range(ranks.local_size) if ranks.size > 1 else [ranks.device.index]
 
 
-def gpu_counters(numbers: Sequence[int]) -> Iterator[EnergyCounter]:
+def gpu_counters(numbers: Sequence[int]) -> Iterator[Callable[[], float]]:
     """Of NVIDIA's GPUs with these numbers among torch's, from Volta on, in millijoules."""
     try:
         import pynvml
@@ -91,10 +87,10 @@ def gpu_counters(numbers: Sequence[int]) -> Iterator[EnergyCounter]:
             uuid = f"GPU-{torch.cuda.get_device_properties(number).uuid}"
             handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
             read = partial(nvml.nvmlDeviceGetTotalEnergyConsumption, handle)
-            yield EnergyCounter(read, joules=1e-3)
+            yield counter(read, joules=1e-3)
 
 
-def processor_counters() -> Iterator[EnergyCounter]:
+def processor_counters() -> Iterator[Callable[[], float]]:
     """Of the packages and the memory that Linux shows (powercap), in microjoules."""
     for zone in sorted(POWERCAP.glob("intel-rapl:*")):
         with suppress(OSError, ValueError):
@@ -102,7 +98,7 @@ def processor_counters() -> Iterator[EnergyCounter]:
             if name.startswith("package") or name == "dram":
                 most = float((zone / "max_energy_range_uj").read_text())
                 read = partial(_number, zone / "energy_uj")
-                yield EnergyCounter(read, joules=1e-6, wraps_at=most)
+                yield counter(read, joules=1e-6, wraps_at=most)
 
 
 def _number(path: Path) -> float:

@@ -71,10 +71,6 @@ class Passes:
         self.tokens = torch.zeros((), dtype=torch.float64, device=device)
         self._sums = torch.zeros(2, dtype=torch.float64, device=device)
 
-    def loss(self, batch: Batch) -> Loss:
-        """The sums of one batch."""
-        return self._cast.loss(batch) if self._cast else self._loss(self.model, batch)
-
     def add(self, batch: Batch) -> Tensor:
         """Add the gradients of a batch; its `(2,)` sums of `Accumulated`."""
         self.count += 1
@@ -92,7 +88,7 @@ class Passes:
         return True
 
     def _pass(self, batch: Batch) -> Tensor:
-        loss = self.loss(batch)
+        loss = self._cast.loss(batch) if self._cast else self._loss(self.model, batch)
         scaled = loss.smoothed / self.tokens.to(loss.smoothed.dtype)
         self.scaler.scale(scaled).backward()  # type: ignore[no-untyped-call]
         return torch.stack((loss.smoothed.detach(), loss.nll))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -211,25 +211,21 @@ class Trainer:
         return [result]
 
     def tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Weights and moments by name, on the CPU."""
+        """Weights and moments by name."""
         weights = checkpoint.weights(self.model)
         moments = optimizer_tensors(self.model, self.step.optimizer)
         if self.average:
             moments |= {f"{LATEST}{name}": weight for name, weight in weights.items()}
             weights = self.average.weights
-        return _on_cpu(weights), _on_cpu(moments)
+        return weights, moments
 
     def validation_model(self) -> Transformer:
         """The model, or a copy that has the average."""
         if not self.average:
             return self.model
         copy = empty_model(self.setup)
-        checkpoint.load_weights(copy, _on_cpu(self.average.weights), Path("the copy"))
+        checkpoint.load_weights(copy, self.average.weights, Path("the copy"))
         return copy.to(self.setup.device)
-
-
-def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.detach().cpu() for name, tensor in tensors.items()}
 
 
 def initialized_model(setup: Setup) -> Transformer:
