@@ -37,6 +37,7 @@ class Plan(NamedTuple):
         longer: than the plan `tuned_by`, so that no higher rate than the best there is tried.
         translates: whether BLEU is measured.
         timed: whether equal seconds are measured beside equal tokens.
+        across: whether models of different depths are compared with each other.
         lr: the learning rate of all methods, instead of tuned ones.
         changes: to the recipe.
         lengths: updates by method and depth, where they are not `updates`.
@@ -53,6 +54,7 @@ class Plan(NamedTuple):
     longer: bool = False
     translates: bool = True
     timed: bool = False
+    across: bool = False
     lr: float = 0.0
     changes: tuple[str, ...] = ()
     lengths: Mapping[tuple[str, Depth], int] = MappingProxyType({})
@@ -88,8 +90,8 @@ TUNE_CONVERGENCE = TUNE._replace(
 TUNE_MUON = TUNE._replace(methods=MAIN, optimizer="muon")
 LINEAR = (f"training.schedule={{type: linear, warmup_updates: {WARMUP}}}",)
 TRANSLATED = "training.validation={bleu: true, best_by: bleu, patience: 0}"
-# Depth at equal seconds (for a GPU): wider models to the end of training, each method with the rate
-# that is best for it at each depth on the whole schedule. The seed of the search is no other's.
+# Depth after equal updates (for a GPU): wider models to the end of training, each method with the
+# rate that is best at each depth on the whole schedule. The seed of the search is no other's.
 WIDE = (
     "model.width=128",
     *both("feed_forward", "512"),
@@ -108,6 +110,7 @@ TUNE_DEPTH = Plan(
     *(4000, 200),
     tuned_by="",
     translates=False,
+    across=True,
     changes=WIDE,
 )
 # Depth at equal seconds on a CPU: as many updates as take the time of 2,400 of the plain model with
@@ -119,6 +122,7 @@ TUNE_SECONDS = TUNE_MUON._replace(
     updates=2400,
     every=240,
     tuned_by="tune-end",
+    across=True,
     changes=LINEAR,
     lengths={
         ("pre-norm", Depth(6, 6)): 4800,
@@ -163,9 +167,7 @@ PLANS = {
     "tune-end-post": TUNE_END_POST,
     "end-post": TUNE_END_POST._replace(seeds=UNSEEN, tuned_by="tune-end-post", translates=True),
     # At END_LR units of DeepNorm stop learning.
-    "end-low": Plan(
-        ("deep-norm", "pre-norm"), (TUNED_AT,), SEEDS, 4800, 240, lr=END_LR / 2, changes=LINEAR
-    ),
+    "end-low": Plan(("deep-norm",), (TUNED_AT,), UNSEEN, 4800, 240, lr=END_LR / 2, changes=LINEAR),
     "tune-seconds": TUNE_SECONDS,
     "seconds": TUNE_SECONDS._replace(seeds=SEEDS, tuned_by="tune-seconds", translates=True),
     "tune-seconds-4": TUNE_SECONDS_4,

@@ -5,6 +5,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import combinations, product
 from typing import TYPE_CHECKING, NamedTuple
 
 import atlas_speed
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 
 PLAIN = atlas_speed.PLAIN
 REFERENCES = (PLAIN, "scratch")  # what the others are compared with: the first one that is there
+ENDS = ("end-low", "end-post")  # in the table of `end`
 Groups = dict[str, list[Row]]
+Pairs = dict[str, tuple[Sequence[Row], Sequence[Row]]]
 
 
 class Measure(NamedTuple):
@@ -45,36 +48,48 @@ SECONDS = (
 
 
 def report(options: argparse.Namespace) -> None:
-    """Print the tables of every plan, and draw the picture of `main` and `long`."""
+    """Print the tables of every plan, and draw the pictures."""
     rows = read(options.results)
     print("# Tables of the atlas\n\nWhat they mean is in [atlas.md](../atlas.md).")
-    for plan in PLANS:
+    for plan, settings in PLANS.items():
         found = reported(rows, plan)
-        depths = sorted({row.depth for row in found})
         if plan.startswith("tune"):
-            for depth in depths:
-                table = rates(rows_of(found, depth=depth))
-                print(f"\n## {plan}, {depth}, by learning rate\n", markdown(table), sep="\n")
-            continue
-        if PLANS[plan].lengths and found:
-            table = comparison(by_method(one_depth(found)), TOKENS)
-            print(f"\n## {plan}, all depths, equal seconds\n", markdown(table), sep="\n")
-            continue
-        kinds = (("tokens", TOKENS), ("seconds", SECONDS))
-        timed = any(not math.isnan(row.slower) for row in found)
-        for title, measures in kinds[: 1 + timed]:
-            for depth in depths:
-                table = comparison(by_method(rows_of(found, depth=depth)), measures)
-                print(f"\n## {plan}, {depth}, equal {title}\n", markdown(table), sep="\n")
-            if len(depths) > 1:
-                table = differences(by_method(found), measures)
-                print(f"\n## {plan}, all depths, equal {title}\n", markdown(table), sep="\n")
+            for depth in sorted({row.depth for row in found}):
+                show(f"{plan}, {depth}, by learning rate", rates(rows_of(found, depth=depth)))
+        elif settings.across and found:
+            means = comparison(by_method(one_depth(found)), TOKENS)
+            show(f"{plan}, all depths", [[*line[:3], *line[3::3]] for line in means])
+            show(f"{plan}, differences", differences(across(found), TOKENS))
+            place = options.picture.with_name(f"{plan}.svg")
+            pictures.save(lambda figure, found=found: draw_curves(found, figure), place)
+        elif plan == "end":
+            at_own_rate = (row for more in ENDS for row in reported(rows, more))
+            named = [replace(row, method=f"{row.method}, {row.lr:g}") for row in at_own_rate]
+            show("end, end-low and end-post, 12+6", comparison(by_method(found + named), TOKENS))
+        elif plan not in ENDS:
+            by_depth(plan, found)
     if drawn := [*rows_of(rows, plan="main"), *rows_of(rows, plan="long")]:
         pictures.save(lambda figure: draw(drawn, figure), options.picture)
-    for plan in ("seconds", "seconds-4"):
-        if timed := reported(rows, plan):
-            place = options.picture.with_name(f"{plan}.svg")
-            pictures.save(lambda figure, timed=timed: draw_curves(timed, figure), place)
+
+
+def by_depth(plan: str, rows: Sequence[Row]) -> None:
+    """Tables of the methods at each depth, and over all, after equal tokens and equal seconds."""
+    depths = sorted({row.depth for row in rows})
+    timed = any(not math.isnan(row.slower) for row in rows)
+    for title, measures in (("tokens", TOKENS), ("seconds", SECONDS))[: 1 + timed]:
+        for depth in depths:
+            table = comparison(by_method(rows_of(rows, depth=depth)), measures)
+            show(f"{plan}, {depth}, equal {title}", table)
+        if len(depths) > 1:
+            table = differences(against_reference(by_method(rows)), measures)
+            show(f"{plan}, all depths, equal {title}", table)
+
+
+def show(title: str, table: Sequence[Sequence[str]]) -> None:
+    headings, *body = table
+    print(f"\n## {title}\n")
+    for line in (headings, ["---", *("---:" for _ in headings[1:])], *body):
+        print(f"| {' | '.join(line)} |")
 
 
 def reported(rows: Iterable[Row], plan: str) -> list[Row]:
@@ -101,12 +116,6 @@ def best_first(groups: Groups, measure: Measure) -> list[str]:
     return sorted(values, key=lambda name: statistics.mean(values[name] or [math.inf]))
 
 
-def markdown(table: Sequence[Sequence[str]]) -> str:
-    headings, *body = table
-    lines = [headings, ["---", *("---:" for _ in headings[1:])], *body]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 def rates(rows: Sequence[Row]) -> list[list[str]]:
     """Perplexity by method and learning rate; the chosen one in bold, once it is known."""
     tuning = by_method(rows)
@@ -129,14 +138,15 @@ def comparison(groups: Groups, measures: Sequence[Measure]) -> list[list[str]]:
     against = f"against {reference(groups)}, 95 %"
     columns = (part for one in shown for part in (one.name, against, "p, Holm"))
     table = [["method", "rate", "updates", *columns]]
-    found = {one.name: against_plain(groups, one) for one in shown}
+    pairs, none = against_reference(groups), ("-", "-, -")
+    found = {one.name: compared(pairs, one) for one in shown}
     for method in best_first(groups, measures[0]):
         rows = groups[method]
         updates = rows[0].updates if measures is TOKENS else rows[0].equal_updates
         cells = [method, f"{rows[0].lr:g}", f"{updates:,}"]
         for one in shown:
             marks = "**" if method == best_method(groups, one) else ""
-            cells += [f"{marks}{spread(rows, one)}{marks}", *found[one.name][method]]
+            cells += [f"{marks}{spread(rows, one)}{marks}", *found[one.name].get(method, none)]
         table.append(cells)
     return table
 
@@ -146,11 +156,31 @@ def reference(groups: Groups) -> str:
     return next(name for name in (*REFERENCES, *groups) if name in groups)
 
 
-def against_plain(groups: Groups, measure: Measure) -> dict[str, tuple[str, str]]:
-    """By method: the difference from the plain one with its interval, and p, alone and by Holm."""
+def against_reference(groups: Groups) -> Pairs:
+    """Every method but the reference, and the reference."""
     plain = reference(groups)
-    found = {name: differ(rows, groups[plain], measure) for name, rows in groups.items()}
-    found[plain] = []
+    return {name: (rows, groups[plain]) for name, rows in groups.items() if name != plain}
+
+
+def across(rows: Sequence[Row]) -> Pairs:
+    """Each method at two depths, and each method and the plain one at each depth."""
+    depths, methods = sorted({row.depth for row in rows}), by_method(rows)
+    at = {name: {depth: rows_of(group, depth=depth) for depth in depths}
+          for name, group in methods.items()}  # fmt: skip
+    pairs = {
+        f"{name}: {one} against {other}": (one_depth(at[name][one]), one_depth(at[name][other]))
+        for name in methods
+        for one, other in combinations(depths, 2)
+    }
+    for depth, name in product(depths, methods):
+        if name != PLAIN:
+            pairs[f"{depth}: {name} against {PLAIN}"] = at[name][depth], at[PLAIN][depth]
+    return pairs
+
+
+def compared(pairs: Pairs, measure: Measure) -> dict[str, tuple[str, str]]:
+    """By pair: the mean difference with its interval, and p, alone and by Holm for all pairs."""
+    found = {name: differ(*pair, measure) for name, pair in pairs.items()}
     p = {name: p_value(values) for name, values in found.items()}
     adjusted = dict(zip(p, holm(list(p.values())), strict=True))
     return {
@@ -206,16 +236,15 @@ def differ(rows: Sequence[Row], others: Sequence[Row], measure: Measure) -> list
     return [value for value in found if math.isfinite(value)]
 
 
-def differences(groups: Groups, measures: Sequence[Measure]) -> list[list[str]]:
-    """Mean differences from the plain model over all depths and seeds, with interval and p."""
-    shown = [one for one in measures if any(trained(rows, one) for rows in groups.values())]
+def differences(pairs: Pairs, measures: Sequence[Measure]) -> list[list[str]]:
+    """Mean differences over all seeds and depths that both have, with interval and p."""
+    both = [row for pair in pairs.values() for rows in pair for row in rows]
+    shown = [one for one in measures if trained(both, one)]
     table = [["method", "pairs", *(part for one in shown for part in (one.name, "p, Holm"))]]
-    found = {one.name: against_plain(groups, one) for one in shown}
-    for method, rows in groups.items():
-        pairs = len(differ(rows, groups[reference(groups)], measures[0]))
-        table.append(
-            [method, str(pairs), *(cell for one in shown for cell in found[one.name][method])]
-        )
+    found = {one.name: compared(pairs, one) for one in shown}
+    for name, pair in pairs.items():
+        number = str(len(differ(*pair, measures[0])))
+        table.append([name, number, *(cell for one in shown for cell in found[one.name][name])])
     return table
 
 
@@ -294,21 +323,18 @@ def mark(axes: "Axes", rows: Sequence[Row], methods: Sequence[str], measure: Mea
 def draw_curves(rows: Sequence[Row], figure: "Figure") -> None:
     """Perplexity and greedy BLEU against seconds of training, a line for each method and depth."""
     figure.set_size_inches(8.0, 3.6)
-    with_bleu = [row for row in rows if row.bleu_curve]
-    panels = [
-        ("validation perplexity", "curve", rows),
-        ("BLEU, valid, greedy", "bleu_curve", with_bleu),
-    ]
-    panels = [panel for panel in panels if panel[-1]]
-    for number, (label, name, drawn) in enumerate(panels, 1):
+    wanted = {"curve": "validation perplexity", "bleu_curve": "BLEU, valid, greedy"}
+    drawn = {name: [row for row in rows if getattr(row, name)] for name in wanted}
+    panels = {name: group for name, group in drawn.items() if group}
+    for number, (name, found) in enumerate(panels.items(), 1):
         axes = figure.add_subplot(1, len(panels), number)
-        for method, group in by_method(one_depth(drawn)).items():
+        for method, group in by_method(one_depth(found)).items():
             curves = zip(*(getattr(row, name) for row in group), strict=True)
             values = [statistics.mean(value for _, value in points) for points in curves]
-            an_update = statistics.mean(row.seconds / row.updates for row in group)
+            an_update = statistics.median(row.seconds / row.updates for row in group)
             seconds = [an_update * update for update, _ in getattr(group[0], name)]
             axes.plot(seconds, values, label=method)
         if name == "curve":
             pictures.log_scale(axes, "y")
-        axes.set(xlabel="seconds of one core", ylabel=label)
+        axes.set(xlabel="seconds of one core", ylabel=wanted[name])
         axes.grid(color="0.9")
