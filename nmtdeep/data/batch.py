@@ -115,14 +115,12 @@ class Batch:
 
     def part(self, first: int, last: int) -> Batch:
         """Sentences `first` to `last`, the latter excluded, with the padding of this batch."""
+        last = min(last, self.sentences)
         ids, packing = (self.source, self.target_input, self.target_output), None
         parts = [part[first:last] for part in ids]
         if self.packing:
             upper, lower = self.packing
-            spans = [
-                slice(*side.offsets[[first, min(last, self.sentences)]].tolist())
-                for side in (upper, lower, lower)
-            ]
+            spans = [slice(*side.offsets[[first, last]].tolist()) for side in (upper, lower, lower)]
             parts = [part[:, span] for part, span in zip(ids, spans, strict=True)]
             packing = upper.part(first, last), lower.part(first, last)
         source, target_input, target_output = parts

@@ -172,16 +172,18 @@ def segmenters(
     pipeline: TextPipeline, text: Text, *, seed: int
 ) -> tuple[Segmenter, Segmenter] | None:
     """Of source and target, as the recipe's section `text` says; None: nothing is drawn."""
-    strength: float | Sampling | None = None
-    if isinstance(text.tokenizer, SentencePieceConfig):
-        strength = text.tokenizer.sampling
-        if strength and text.tokenizer.model == "bpe":
-            strength = strength.alpha
-    elif not isinstance(text.bpe, NoBpe):
-        strength = text.bpe.dropout
+    strength = drawn_by(text)
     if not strength:
         return None
     return Segmenter(pipeline.source, strength, seed), Segmenter(pipeline.target, strength, seed)
+
+
+def drawn_by(text: Text) -> float | Sampling | None:
+    """The strength by which segmentations are drawn; nothing, or 0, if they are not."""
+    if isinstance(text.tokenizer, SentencePieceConfig):
+        sampling = text.tokenizer.sampling
+        return sampling.alpha if sampling and text.tokenizer.model == "bpe" else sampling
+    return None if isinstance(text.bpe, NoBpe) else text.bpe.dropout
 
 
 def segmented(

@@ -219,17 +219,12 @@ class Transformer(nn.Module):
         for stack in (self.encoder, self.decoder):
             stack.combination.compiled = torch.compile(normed, dynamic=True, **options)
 
-    def reserve(self, source: int, target: int) -> bool:
-        """Make tables of positions for sentences of so many tokens.
-
-        Returns:
-            Whether a table that was there is another now.
-        """
-        device, changed = self.output.weight.device, False
+    def reserve(self, source: int, target: int) -> None:
+        """Make tables of positions for sentences of so many tokens."""
+        device = self.output.weight.device
         for embedding, length in ((self.source_embedding, source), (self.target_embedding, target)):
             if isinstance(embedding.positions, Sinusoidal):
-                changed |= embedding.positions.reserve(length, device)
-        return changed
+                embedding.positions.reserve(length, device)
 
     def encode(self, source: Tensor) -> Encoded:
         """Encode ids `(sentences, source)`, padded at the end."""

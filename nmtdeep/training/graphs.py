@@ -7,6 +7,7 @@ GPU to run them. A graph is launched as a whole.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from nmtdeep.config.variant import Variant, find_variant, packages_of
+from nmtdeep.data.segmentation import drawn_by
 from nmtdeep.training.setup import Setup
 
 T = TypeVar("T")
@@ -28,6 +30,7 @@ def eager_because(setup: Setup) -> str:
     reasons = {
         "graphs are a GPU's": setup.device.type != "cuda",
         "relative positions, or a regularizer, need padded batches": not setup.packed,
+        "subwords are drawn for each batch, which takes longer": bool(drawn_by(recipe.text)),
         "layers recompute activations": training.checkpoint_activations != "none",
         "LayerDrop draws layers on the host": recipe.model.dropout.layer > 0,
         f"{', '.join(on_host)} cannot be captured": bool(on_host),
@@ -115,6 +118,15 @@ class Graphs:
         graph = torch.cuda.CUDAGraph()
         # The thread that prefetches batches goes on copying.
         mode = "thread_local"
-        with torch.cuda.graph(graph, self._pool.id, self._stream, capture_error_mode=mode):
+        current = torch.cuda.current_stream(self.device)
+        capture = torch.cuda.graph(graph, self._pool.id, self._stream, capture_error_mode=mode)
+        capture.__enter__()
+        try:
             work()
+        except Exception:
+            with suppress(RuntimeError):  # torch cannot end a capture that the error has broken
+                capture.__exit__(None, None, None)
+            torch.cuda.set_stream(current)
+            raise
+        capture.__exit__(None, None, None)
         return graph.replay

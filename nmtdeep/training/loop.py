@@ -22,7 +22,7 @@ from nmtdeep.training.budget import Pace, continued
 from nmtdeep.training.energy import Meter
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.launch import is_launched, join_ranks, launch, noted_signals, use_threads
-from nmtdeep.training.memory import peak_memory
+from nmtdeep.training.memory import is_out_of_memory, peak_memory, release
 from nmtdeep.training.opening import check, opening
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.recorder import Recorder
@@ -31,7 +31,7 @@ from nmtdeep.training.setup import Setup, TrainingJob
 from nmtdeep.training.state import FittedUpdates, Progress
 from nmtdeep.training.step import UpdateResult
 from nmtdeep.training.trainer import Trainer
-from nmtdeep.training.validation import validate
+from nmtdeep.training.validation import Validation, validate
 from nmtdeep.units import counted, size
 
 
@@ -175,7 +175,6 @@ class _Loop:
                 progress.after_update(coming.position),
                 seconds=seconds,
                 target_tokens=progress.target_tokens + batches.target_tokens,
-                scaler=trainer.step.passes.scaler.state_dict(),
             )
             progress = self._noted(results, progress)
             recorder.waited(coming.waited)
@@ -198,6 +197,7 @@ class _Loop:
             # Never replace a good checkpoint.
             planned = (planned and not progress.bad_updates) or bool(reason) or over
             if planned or progress.is_best or stopped:
+                progress = replace(progress, scaler=trainer.step.passes.scaler.state_dict())
                 if ranks.is_first:
                     path = self.run.save(*trainer.tensors(), progress, planned=planned)
                     trainer.saved = path.name
@@ -251,9 +251,21 @@ class _Loop:
         began, setup, ranks = time.perf_counter(), trainer.setup, self.setup.ranks
         if not ranks.is_first:
             return progress.validated(ranks.broadcast(0.0))
-        validation = validate(trainer.validation_model(), setup)
+        validation = measured(trainer)
         score = validation.score(setup.recipe.training.validation.best_by)
         progress = progress.validated(ranks.broadcast(score))
         self.recorder.validated(progress, validation, seconds=time.perf_counter() - began)
         self.recorder.restart()
         return progress
+
+
+def measured(trainer: Trainer) -> Validation:
+    """The validation of a model; the graphs that replay updates make room for it if they must."""
+    try:
+        return validate(trainer.validation_model(), trainer.setup)
+    except Exception as error:
+        if not (len(trainer.step.passes.graphs) and is_out_of_memory(error)):
+            raise
+    trainer.step.forget()
+    release()
+    return validate(trainer.validation_model(), trainer.setup)

@@ -120,13 +120,15 @@ class BatchLimit:
             return [batch]
         return [batch.part(first, first + most) for first in range(0, count, most)]
 
-    def reduce(self, tokens: int) -> bool:
-        """Take the smallest limit that any rank asks for; whether it is smaller than before.
+    def reduce(self, tokens: int, *, again: bool = False) -> bool:
+        """Take the smallest limit that any rank asks for; whether an update is computed again.
 
-        All ranks must call this.
+        It is if the limit is smaller than before, or any rank asks for it. All must call this.
         """
-        before, self.tokens = self.tokens, -int(self.ranks.all_reduce_max(-tokens)[0])
-        return self.tokens < before
+        before = self.tokens
+        fewest, repeated = self.ranks.all_reduce_max(-tokens, again)
+        self.tokens = -int(fewest)
+        return bool(repeated) or self.tokens < before
 
     def half(self, part: Batch | None, error: Exception) -> int:
         """A smaller limit, half of the part that was computed, if `error` says that memory ran out.

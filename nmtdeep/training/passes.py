@@ -146,7 +146,10 @@ class _Cast(torch.autograd.Function):
     def forward(ctx: Any, dtype: torch.dtype, *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
         ctx.dtype = tensors[0].dtype
-        return tuple(_copied(tensors, dtype))
+        copies = _copied(tensors, dtype)
+        pairs = zip(copies, ctx.needs_input_grad[1:], strict=True)
+        ctx.mark_non_differentiable(*(copy for copy, trained in pairs if not trained))
+        return tuple(copies)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:

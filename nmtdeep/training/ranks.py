@@ -78,7 +78,7 @@ class Ranks:
     ) -> None:
         if self.size == 1 or not tensors:
             return
-        # Activations are gone by then, so that the copy does not raise an update's peak of memory.
+        # But for those that graphs keep, activations are gone by then, and leave room for the copy.
         flat = torch.cat([tensor.flatten() for tensor in tensors])
         _connected(operation, flat, **options)
         parts = torch.split(flat, [tensor.numel() for tensor in tensors])

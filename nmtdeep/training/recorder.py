@@ -199,6 +199,11 @@ class Recorder:
                 f"{result.max_tokens}, used from now on. Pass --max-tokens {result.max_tokens} to "
                 "avoid the retry."
             )
+        if result.unrecorded:
+            self.say(
+                f"update {result.number}: out of memory; recomputed without CUDA graphs, which are "
+                "not used from now on. With a lower --max-tokens they may fit."
+            )
 
     def waited(self, seconds: float) -> None:
         """Count time that was spent waiting for data."""

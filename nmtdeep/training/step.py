@@ -15,7 +15,7 @@ from nmtdeep.config import training as config
 from nmtdeep.data.batch import RankBatches
 from nmtdeep.devices import native_bf16
 from nmtdeep.model.transformer import Transformer
-from nmtdeep.training.memory import UNLIMITED, BatchLimit, release
+from nmtdeep.training.memory import BatchLimit, release
 from nmtdeep.training.optimizer import make_optimizer
 from nmtdeep.training.passes import Passes
 from nmtdeep.training.ranks import ALONE, Ranks
@@ -31,6 +31,7 @@ class UpdateResult:
         skipped: True if loss or gradients were not finite and nothing was changed.
         scale: fp16's loss scale after it; 0 in other precisions.
         max_tokens: if memory ran out, the new limit on the tokens of a batch; else 0.
+        unrecorded: whether memory ran out with CUDA graphs, which are not used from then on.
         layer_norms: gradient norms of layers by `outer_layers`, if the recipe records them.
     """
 
@@ -43,6 +44,7 @@ class UpdateResult:
     skipped: bool
     scale: float = 0.0
     max_tokens: int = 0
+    unrecorded: bool = False
     number: int = 0
     lr: float = 0.0
     layer_norms: Mapping[str, float] = field(default_factory=dict)
@@ -60,6 +62,7 @@ class Accumulated(NamedTuple):
     batches: RankBatches
     sums: Tensor
     max_tokens: int
+    unrecorded: bool
 
 
 def seed_for(seed: int, update: int, batch: int, part: int = 0) -> int:
@@ -156,6 +159,7 @@ class Step:
                 skipped=not (math.isfinite(length) and (fp16 or math.isfinite(loss))),
                 scale=scale,
                 max_tokens=done.max_tokens,
+                unrecorded=done.unrecorded,
                 number=done.number,
                 lr=lr,
                 layer_norms=dict(zip(self._layers, lengths, strict=True)),
@@ -168,9 +172,8 @@ class Step:
 
         All ranks must call this. It does not wait for a GPU.
         """
-        before = self.limit.tokens
-        if self.model.reserve(*batches.longest):
-            self.forget()  # graphs read the tables of before
+        before, unrecorded = self.limit.tokens, False
+        self.model.reserve(*batches.longest)
         if not self.model.training:  # this visits every module
             self.model.train()
         self.model.keep("all" if self.settings.checkpoint_activations == "none" else "input")
@@ -178,7 +181,7 @@ class Step:
         self.passes.tokens.fill_(max(batches.target_tokens, 1))
         while True:
             sums = torch.zeros(2, dtype=torch.float64, device=self.device)
-            limit, piece = self.limit.tokens, None
+            limit, piece, again = self.limit.tokens, None, False
             # Zero, where recorded work will add to them; else free.
             self.optimizer.zero_grad(set_to_none=not self.passes.graphs.calls)
             pieces = [
@@ -191,17 +194,17 @@ class Step:
                     self._seed(seed)
                     sums += self.passes.add(piece)
             except Exception as error:
-                if self.passes.stops_recording(error):
-                    limit -= 1  # all ranks compute the update again
-                else:
-                    limit = self.limit.half(piece, error)
-            if limit < self.limit.tokens:
+                again = self.passes.stops_recording(error)
+                limit = limit if again else self.limit.half(piece, error)
+            if again or limit < self.limit.tokens:
                 self.forget()
                 release()
-            if not self.limit.reduce(limit):
+            tried = self.limit.tokens
+            if not self.limit.reduce(limit, again=again):
                 self._sum_gradients()
-                lower = self.limit.tokens if self.limit.tokens < min(before, UNLIMITED // 2) else 0
-                return Accumulated(number, batches, sums, lower)
+                lower = self.limit.tokens if self.limit.tokens < before else 0
+                return Accumulated(number, batches, sums, lower, unrecorded)
+            unrecorded |= self.limit.tokens == tried
 
     def forget(self) -> None:
         """Free recorded work and gradients."""

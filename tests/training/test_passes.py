@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
+from torch.utils._pytree import tree_leaves
 
 from nmtdeep.data.batch import read_batch
 from nmtdeep.training.loss import batch_loss
@@ -45,3 +46,17 @@ def test_the_loss_and_all_gradients_are_those_of_the_model(tiny_model, tiny_run,
         for part in ("weight", "bias")
     }
     assert set(cast.weights) == maps
+
+
+def test_frozen_weights_need_no_backward_pass(tiny_model, tiny_run):
+    model = tiny_model(types=len(tiny_run.pipeline.source.vocabulary)).train()
+    for part in (model.source_embedding, model.encoder):
+        part.requires_grad_(False)
+    batch, seen = read_batch(tiny_run.data.corpus("train"), np.arange(12)), []
+    model.encoder.layers[0].register_forward_hook(lambda *given: seen.append(given[-1]))
+    CastLoss(model, partial(batch_loss, smoothing=0.1, dtype=torch.float64), torch.float64).loss(
+        batch
+    ).smoothed.backward()
+    assert not any(each.requires_grad for each in tree_leaves(seen))
+    trained = {name for name, each in model.named_parameters() if each.grad is not None}
+    assert trained == {name for name, each in model.named_parameters() if each.requires_grad}

@@ -48,6 +48,7 @@ class Sinusoidal(nn.Module):
         self.first = first
         self.rates: Rates = rates
         self.register_buffer("table", torch.empty(0, width, device="cpu"), persistent=False)
+        self._before: list[Tensor] = []  # recorded CUDA graphs go on reading these
 
     def forward(self, x: Tensor, start: int = 0, packing: Packing | None = None) -> Tensor:
         """`x` plus sinusoids.
@@ -63,14 +64,14 @@ class Sinusoidal(nn.Module):
         table = self.table[first : first + length].to(x.dtype)
         return x + (F.embedding(packing.positions, table) if packing else table)
 
-    def reserve(self, length: int, device: torch.device) -> bool:
-        """Make the table for sentences of so many tokens; whether it is another than before."""
-        end, before = length + self.first, len(self.table)
-        if end <= before and self.table.device == device:
-            return False
+    def reserve(self, length: int, device: torch.device) -> None:
+        """Make the table for sentences of so many tokens."""
+        end = length + self.first
+        if end <= len(self.table) and self.table.device == device:
+            return
         size = max(256, 2 ** math.ceil(math.log2(end)))
+        self._before.append(self.table)
         self.table = sinusoids(0, size, self.width, self.rates).to(device)
-        return before > 0
 
 
 class NoPositions(nn.Module):
