@@ -7,8 +7,6 @@ for the pairs of some of its lines every link that a person would draw, source-t
 AER = 1 - 2 |A and G| / (|A| + |G|) (Och and Ney 2003, all links sure).
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -202,7 +202,7 @@ def measure(trial: Trial, out: Path, options: argparse.Namespace) -> None:
         device=torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         precision="bf16" if native_bf16(device) else "fp32",
         date=f"{datetime.now(UTC):%Y-%m-%d}",
-        commit=commit(),
+        commit=subprocess.getoutput(f"git -C {DOCS} describe --always --dirty"),
         torch=torch.__version__,
     )
     if plan.translates and not row.fails:
@@ -265,14 +265,6 @@ def unigram_perplexity(data: DataDirectory) -> float:
     types = len(data.pipeline.target.vocabulary)
     counts = np.bincount(train_ids, minlength=types) + 1
     return math.exp(-float(np.log(counts[valid_ids] / counts.sum()).mean()))
-
-
-def commit() -> str:
-    asked = ["git", "describe", "--always", "--dirty"]
-    found = subprocess.run(
-        asked, cwd=Path(__file__).parent, capture_output=True, text=True, check=False
-    )
-    return found.stdout.strip()
 
 
 def main(words: Sequence[str] | None = None) -> None:

@@ -61,13 +61,11 @@ METHODS: dict[str, tuple[str, ...]] = {
         *PRE,
         "model.encoder.residual={type: runge_kutta, weights: gate, function: output}",
     ),
-    "rk4": (*PRE, "model.encoder.residual={type: runge_kutta, order: 4}"),
     "denseformer": (*PRE, *both("combination", "denseformer")),
     "attn-res": (*PRE, *both("combination", "attention_residuals")),
     "block-attn-res": (*PRE, *both("combination", "{type: attention_residuals, block: 6}")),
     "mhc": (*PRE, *both("combination", "mhc")),
     "hyper": (*PRE, *both("combination", "hyper_connections")),
-    "hyper-static": (*PRE, *both("combination", "{type: hyper_connections, weights: static}")),
 }
 # What `main` trains: those that others recommend for depth, and the best in `tune`.
 MAIN = (

@@ -8,8 +8,8 @@ from dataclasses import replace
 from itertools import combinations, product
 from typing import TYPE_CHECKING, NamedTuple
 
-import atlas_speed
 from atlas_plan import HIGHEST, PLANS, TUNED_AT, best_rate, losses, next_rate
+from atlas_speed import PLAIN
 from atlas_table import Row, read, rows_of
 from scipy import stats
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PLAIN = atlas_speed.PLAIN
 REFERENCES = (PLAIN, "scratch")  # what the others are compared with: the first one that is there
 ENDS = ("end-low", "end-post")  # in the table of `end`
 Groups = dict[str, list[Row]]
@@ -165,17 +164,17 @@ def against_reference(groups: Groups) -> Pairs:
 def across(rows: Sequence[Row]) -> Pairs:
     """Each method at two depths, and each method and the plain one at each depth."""
     depths, methods = sorted({row.depth for row in rows}), by_method(rows)
-    at = {name: {depth: rows_of(group, depth=depth) for depth in depths}
-          for name, group in methods.items()}  # fmt: skip
+    at = {key: one_depth(rows_of(rows, method=key[0], depth=key[1]))
+          for key in product(methods, depths)}  # fmt: skip
     pairs = {
-        f"{name}: {one} against {other}": (one_depth(at[name][one]), one_depth(at[name][other]))
-        for name in methods
-        for one, other in combinations(depths, 2)
+        f"{name}: {one} against {other}": (at[name, one], at[name, other])
+        for name, (one, other) in product(methods, combinations(depths, 2))
     }
-    for depth, name in product(depths, methods):
-        if name != PLAIN:
-            pairs[f"{depth}: {name} against {PLAIN}"] = at[name][depth], at[PLAIN][depth]
-    return pairs
+    return pairs | {
+        f"{depth}: {name} against {PLAIN}": (at[name, depth], at[PLAIN, depth])
+        for depth, name in product(depths, methods)
+        if name != PLAIN
+    }
 
 
 def compared(pairs: Pairs, measure: Measure) -> dict[str, tuple[str, str]]:

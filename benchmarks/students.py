@@ -7,8 +7,6 @@ Students are directories of `nmtdeep export --to firefox`; several --teacher are
 take turns on one thread; a turn translates the whole text, and the median counts.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 from functools import partial
@@ -59,11 +57,8 @@ def main() -> None:
     for beam, numbers in ((1, "fp32"), (4, "fp32"), (4, "int8")) if args.teacher else ():
         quantize = None if numbers == "fp32" else "int8"
         options = DecodingOptions(device="cpu", threads=1, beam=beam, quantize=quantize)
-        name = (
-            "nmtdeep",
-            f"{' + '.join(path.name for path in args.teacher)}, beam {beam}, {numbers}",
-        )
-        contenders[name] = partial(teacher, Translator.load(args.teacher, options))
+        name = f"{' + '.join(path.name for path in args.teacher)}, beam {beam}, {numbers}"
+        contenders["nmtdeep", name] = partial(teacher, Translator.load(args.teacher, options))
     print(machine())
     found = {name: translate(lines) for name, translate in contenders.items()}
     jobs = {" ".join(name): partial(run, lines) for name, run in contenders.items()}

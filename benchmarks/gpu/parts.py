@@ -15,7 +15,6 @@ from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import torch
@@ -193,14 +192,9 @@ def speed(trainer: Trainer, seconds: float, results: list[UpdateResult]) -> Figu
 
 
 def graphs(trainer: Trainer) -> Figures:
-    """Which share of the batches graphs replayed so far, and why if none."""
-    made: Any = getattr(trainer.step.passes, "graphs", None)
-    if made is None:
-        return {}
-    calls, replays = (int(getattr(made, name, 0)) for name in ("calls", "replays"))
-    why = str(getattr(made, "reason", ""))
-    figures: Figures = {"replayed": replays / max(calls, 1), "calls": calls}
-    return figures | ({"eager:": why[:200]} if why else {})
+    """Which share of the batches graphs replayed so far."""
+    passes = trainer.step.passes
+    return {"replayed": passes.replayed / passes.count, "graphs": len(passes.graphs)}
 
 
 def starting(place: Place) -> Figures:

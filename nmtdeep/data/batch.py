@@ -204,7 +204,8 @@ def _pack(corpus: ParallelCorpus, indices: Indices, capacity: Capacity | None) -
     fillers = capacity.fillers(np.stack(lengths)) if capacity else None
     for number in range(2):
         of, more = lengths[number], {}
-        if capacity and fillers:
+        if capacity:
+            assert fillers is not None, "the capacity does not hold the batch"
             of = np.concatenate((of, fillers[number]))
             more = {"sentences": capacity.sentences, "longest": capacity.longest[number]}
         each.append(Packing.of(of, **more))

@@ -137,15 +137,30 @@ def test_an_update_out_of_memory_is_divided_and_the_same(device, make_model, mak
     assert_close(values(short.model), values(whole.model), rtol=0, atol=1e-5)
 
 
+def test_memory_that_runs_out_while_graphs_are_recorded(device, make_model, make_share):
+    whole, short = (step_of(make_model(width=256), device) for _ in range(2))
+    share = make_share(device, batches={})
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    short.update(share, 1, 0.01)
+    with little_memory(short, share, torch.cuda.max_memory_allocated()):
+        result = short.update(share, 2, 0.01)
+    assert result.unrecorded or device.type == "cpu"
+    for number in (1, 2):
+        whole.update(share, number, 0.01)
+    assert_close(values(short.model), values(whole.model), rtol=0, atol=1e-5)
+
+
 def test_an_update_is_launched_without_waiting(device, make_model, make_share):
     if device.type == "cpu":
         pytest.skip("only a GPU is waited for")
     step, share = step_of(make_model(), device, "bf16"), make_share(device)
-    step.update(share, 1, 0.01)  # creates moments and tables
+    for number in (1, 2, 3):  # creates moments and tables, then records
+        step.update(share, number, 0.01)
     torch.cuda.set_sync_debug_mode("warn")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        step.apply(step.forward_backward(share, 2), 0.01)
+        step.apply(step.forward_backward(share, 4), 0.01)
     torch.cuda.set_sync_debug_mode("default")
     waits = [each for each in caught if "synchronizing" in str(each.message)]
     assert [Path(each.filename).name for each in waits] == []
