@@ -66,6 +66,6 @@ def reproduce(
     rows, commands = tool.trained(name)
     if rows:
         estimate = "nmtdeep train RECIPE --data DATA --dry-run --estimate"
-        then = f"The first commands for one of them; {estimate} prints its hours here:"
+        then = f"Commands for a recipe of the paper, RECIPE; {estimate} prints its hours here:"
         tables.show(*rows, f"\n{then}\n")
         typer.echo(commands)

@@ -34,7 +34,7 @@ class StageEstimate(NamedTuple):
     Attributes:
         updates: its length.
         epochs: of the first training corpus.
-        update: seconds of an update, with its share of validations and checkpoints.
+        update: seconds of an update, with its share of validations.
         end: seconds after the last update.
         timed: updates of the trial.
         memory: bytes at the peak of the trial.
@@ -52,7 +52,8 @@ class StageEstimate(NamedTuple):
 def estimate(job: TrainingJob, *, clock: Callable[[], float] = time.perf_counter) -> str:
     """Updates, epochs and hours of a training by one process, as a small table.
 
-    Each stage is tried for at most a minute, with a model that is thrown away.
+    Each stage is tried for a minute, or six updates, and a validation, with a model that is thrown
+    away.
 
     Raises:
         UserError: as `training.loop.train`.

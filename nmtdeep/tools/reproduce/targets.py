@@ -107,7 +107,7 @@ def trained(name: str) -> tuple[list[Table | str], str]:
     if not folders:
         return [], ""
     headings = ("recipe", "row", "scores in the paper", "params", "ours", "hours")
-    note = "params: in the paper; ours: with the vocabulary that the paper's counts imply\n"
+    note = "params: in the paper; ours: with the vocabulary that the paper's counts imply; "
     shown: list[Table | str] = [next(iter(recipes.values())).reference.paper]
     for folder, rows in folders.items():
         below = f"{note if any(row[4] for row in rows) else ''}{HOURS}"
@@ -147,8 +147,8 @@ def hours(recipe: Recipe, types: Sequence[int], epoch: int) -> float:
     """Estimated hours of a recipe's training on one H200, without validations.
 
     An update takes six operations for each of its tokens and each weight by which a token is
-    multiplied: all matrices, and the output matrix once, but no lookup of an embedding. Of five
-    rates that were measured (docs/performance.md), the hours are within 27 %.
+    multiplied: all matrices, and the output matrix once, but no lookup of an embedding. Of the
+    rates in docs/performance.md, three of them measured, the hours are within 27 %.
 
     Args:
         types: of the source and target vocabulary.
