@@ -34,7 +34,10 @@ TYPES = (32_000, 32_000)
 TABLES = ("source_embedding.weight", "target_embedding.weight", "output.weight")
 # Operations a second of one H200 in bf16: 30 % of the most that was measured on it.
 SPEED = 0.3 * 763e12
-HOURS = "hours: a rough estimate for one H200 in bf16, without validations"
+HOURS = (
+    "hours: a rough estimate for one H200 in bf16, without validations; a row that is not here is "
+    "a recipe of another table, or of none"
+)
 # Begin of those commands of figures that are cheap enough to be run.
 RUN = "nmtdeep analyze "
 
