@@ -68,6 +68,12 @@ def grow(
             what = f"{recipe.training.growth.name} does not keep the old layers at the bottom"
             hint = "choose copy_top_group or copy_top_layer"
             raise UserError(what, where="--freeze-copied", hint=hint)
+    if any(
+        None in layers and getattr(recipe.model, side).residual.type == "admin"
+        for side, layers in maps.items()
+    ):
+        what = "random layers with Admin are measured on sentences, and this command has none"
+        raise UserError(what, hint="choose another --strategy, or training.stages in a recipe")
     if checkpoint.saved(out):
         raise UserError("there is a training already", where=out, hint="choose another --out")
     check_model_fits(recipe.model, **old.pipeline.sizes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 
 from nmtdeep.config.decoding import decoding_options
 from nmtdeep.decoding.translation import Translation
-from nmtdeep.decoding.translator import Translator, line_chunks
+from nmtdeep.decoding.translator import Counts, Translator, line_chunks
 from nmtdeep.devices import kept_settings, resolve_device
 from nmtdeep.errors import UserError
 
@@ -47,16 +48,16 @@ class Model:
         """
         if isinstance(lines, str):
             raise UserError("translate takes a list of lines, not one string", hint="pass [text]")
-        self._translator.restart()
-        return chain.from_iterable(map(self._translate_chunk, line_chunks(lines)))
+        translate = partial(self._translate_chunk, Counts())
+        return chain.from_iterable(map(translate, line_chunks(lines)))
 
     @kept_settings()
-    def _translate_chunk(self, lines: Sequence[str]) -> list[Translation]:
+    def _translate_chunk(self, counts: Counts, lines: Sequence[str]) -> list[Translation]:
         """Translate with the threads and the device of the options."""
         if threads := self._translator.options.threads:
             torch.set_num_threads(threads)
         resolve_device(str(self._translator.device))
-        return self._translator.translate_chunk(lines)
+        return self._translator.translate_chunk(lines, counts)
 
     def close(self) -> None:
         """End the worker processes, if there are any."""

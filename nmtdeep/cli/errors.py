@@ -14,6 +14,7 @@ _EXTRAS = {
     "backports": "zstd",
     "backports.zstd": "zstd",
     "ctranslate2": "export",
+    "fastchrf": "mbr",
     "starlette": "serve",
     "jieba": "chinese",
     "jinja2": "report",

@@ -56,7 +56,7 @@ def translate(
             what, hint = "cannot be combined with --resume", "leave one of them out"
             raise UserError(what, where=option, hint=hint)
     output = "-" if output == "/dev/stdout" else output
-    lines = streams.check(source, output)
+    lines = streams.check(source, output, alignments)
     hint = f"{REPLACE}, or --resume to continue it"
     refuse_existing(output, overwrite=overwrite or resume or output == "-", hint=hint)
     if alignments is not None:
@@ -89,7 +89,7 @@ def translate(
     if not quiet:
         before, seconds = done.lines, time.perf_counter() - began
         rate = "" if typed else f", {(count - before) / max(seconds, 1e-9):.1f} lines/s"
-        over_long, how = translator.cut_lines, options.long_lines
+        over_long, how = translator.counts.cut, options.long_lines
         typer.echo(
             f"{counted(count - before, 'line')} in {seconds:.1f} s{rate}"
             + (f", {over_long} over-long ({how})" if over_long else "")

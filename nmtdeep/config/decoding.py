@@ -126,7 +126,7 @@ class DecodingOptions(Decoding):
 
 RECIPE_DEFAULTS = DecodingOptions()
 # Options that samples do not have, and those that a search does not have.
-OF_SEARCH = {"beam"}
+OF_SEARCH = {"beam", "lenpen", "lenpen_form", "stop"}
 OF_SAMPLING = {"temperature", "top_k", "top_p", "epsilon", "samples"}
 
 
@@ -146,6 +146,13 @@ def decoding_options(
     if options.mbr and options.rerank:
         what, hint = f"cannot be combined with {spelled('mbr')}", "leave one of them out"
         raise UserError(what, where=spelled("rerank"), hint=hint)
+    chooses = options.mbr or options.rerank
+    if options.sampling and chooses and options.n_best > options.samples:
+        what = f"{options.n_best} translations need as many samples, not {options.samples}"
+        raise UserError(what, where=spelled("n_best"), hint=f"raise {spelled('samples')}")
+    if options.sampling and not chooses and "samples" in options.model_fields_set:
+        what = f"has no effect without {spelled('mbr')} or {spelled('rerank')}"
+        raise UserError(what, where=spelled("samples"), hint="add one, or leave this one out")
     what, hint = f"has no effect without {spelled('sampling')}", "add it, or leave this one out"
     if options.sampling:
         what, hint = "has no effect on samples", "leave it out"

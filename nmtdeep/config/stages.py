@@ -102,7 +102,7 @@ class GrowthVariant(Variant):
     slot: ClassVar[str] = "growth strategy"
 
     def layer_map(self, old: int, new: int) -> list[int | None]:
-        """For each of `new` layers its source among `old` ones, or None for initial values."""
+        """The source of each of `new` layers, or None for initial values; all `old` are sources."""
         raise NotImplementedError
 
 

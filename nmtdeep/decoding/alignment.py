@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -29,28 +30,53 @@ def align(translator: Translator, translations: Sequence[Translation]) -> list[T
     Each word of the translation is linked to the source word that its subwords attend to most, in
     the mean over the heads of the layer at two thirds of the decoder, as the layers above and below
     align less well (docs/translating.md); of an ensemble, by the first model. Words are those of
-    `Candidate.tokenized`, or with SentencePiece what spaces separate.
+    `Candidate.tokenized`, or with SentencePiece what spaces separate. Parts of a line that was too
+    long are aligned as they were translated, each by itself.
 
     Raises:
         UserError: if the model has no cross-attention.
     """
     source, target = translator.pipeline.source, translator.pipeline.target
-    places = [place for place, each in enumerate(translations) if each.candidates[0].subwords]
-    pairs = [
-        (
-            source.vocabulary.ids(translations[place].subwords),
-            target.vocabulary.ids(translations[place].candidates[0].subwords),
-        )
-        for place in places
+    parts = [
+        (place, reads, writes)
+        for place, each in enumerate(translations)
+        for reads, writes in zip(*_parts(each, source), strict=True)
+        if writes.start < writes.stop
     ]
-    aligned = list(translations)
-    for place, weights in zip(places, translator.compute(_weights, pairs), strict=True):
-        translation = translations[place]
-        first, *others = translation.candidates
-        words = word_numbers(source, translation.subwords), word_numbers(target, first.subwords)
-        first = replace(first, alignment=tuple(links(weights, *words)))
-        aligned[place] = replace(translation, candidates=(first, *others))
+    pairs = []
+    for place, reads, writes in parts:
+        subwords = translations[place].subwords
+        before = [*translator.tag, *source.vocabulary.ids(source.target_code(subwords))]
+        output = target.vocabulary.ids(translations[place].candidates[0].subwords[writes])
+        pairs.append((len(before), [*before, *source.vocabulary.ids(subwords[reads])], output))
+    found: list[list[Link]] = [[] for _ in translations]
+    words = [0] * len(translations)
+    for (place, reads, writes), weights in zip(
+        parts, translator.compute(_weights, pairs), strict=True
+    ):
+        read = word_numbers(source, translations[place].subwords)[reads]
+        written = word_numbers(target, translations[place].candidates[0].subwords[writes])
+        local = links(weights, [number - read[0] for number in read], written)
+        found[place] += [(i + read[0], j + words[place]) for i, j in local]
+        words[place] += written[-1] + 1
+    aligned = []
+    for each, own in zip(translations, found, strict=True):
+        first, *others = each.candidates
+        if first.subwords:
+            first = replace(first, alignment=tuple(own))
+        aligned.append(replace(each, candidates=(first, *others)))
     return aligned
+
+
+def _parts(translation: Translation, source: Side) -> tuple[list[slice], list[slice]]:
+    """The subwords of each part of the source, and those of its translation."""
+    skipped = len(source.target_code(translation.subwords))
+    first = translation.candidates[0]
+    return _slices(translation.parts, skipped), _slices(first.parts, 0)
+
+
+def _slices(lengths: Sequence[int], start: int) -> list[slice]:
+    return [slice(*each) for each in pairwise(accumulate(lengths, initial=start))]
 
 
 def pharaoh(alignment: Iterable[Link]) -> str:
@@ -84,13 +110,14 @@ def word_numbers(side: Side, subwords: Sequence[str]) -> list[int]:
 
 @torch.inference_mode()
 def _weights(
-    searcher: Searcher, pair: tuple[list[int], list[int]]
+    searcher: Searcher, pair: tuple[int, list[int], list[int]]
 ) -> npt.NDArray[np.floating[Any]]:
-    """`(target, source)` weights of the chosen layer for the subwords of a pair."""
+    """`(target, source)` weights of the chosen layer, without the first ids of the source."""
     model, device = searcher.models[0], searcher.device
-    source = torch.tensor([*pair[0], EOS], device=device)
-    target = torch.tensor([EOS, *pair[1]], device=device)
+    source = torch.tensor([*pair[1], EOS], device=device)
+    target = torch.tensor([EOS, *pair[2]], device=device)
     maps = attention_maps(model, source, target, "cross")
     layer = -(-2 * len(maps) // 3) - 1
-    weights: npt.NDArray[np.floating[Any]] = maps[layer].mean(0)[:-1, :-1].float().cpu().numpy()
-    return weights
+    weights = maps[layer].mean(0)[:-1, pair[0] : -1].float()
+    found: npt.NDArray[np.floating[Any]] = weights.cpu().numpy()
+    return found

@@ -30,7 +30,7 @@ from nmtdeep.devices import has_triton, resolve_device
 from nmtdeep.errors import UserError
 from nmtdeep.model.kernels.cpu_prepacked_linear import PackedLinear, QuantizedLinear, pack
 from nmtdeep.model.layers.cache import States
-from nmtdeep.model.transformer import Transformer
+from nmtdeep.model.transformer import Encoded, Transformer
 from nmtdeep.text.vocabulary import EOS, PAD, UNK
 
 # Padded source tokens times beam of a batch: of one hypothesis each; of a beam on a CPU, whose
@@ -148,8 +148,9 @@ class Searcher:
         if options.sampling:
             # Each batch has a generator of its own, whichever process it comes to.
             generator = torch.Generator(self.device).manual_seed(options.seed + batch.number)
+            encoded = [model.encode(source) for model in self.models]
             draws = [
-                sample(self._step, self._start(source), constraints, options, generator)
+                sample(self._step, self._start(encoded), constraints, options, generator)
                 for _ in range(options.drawn)
             ]
             return [list(drawn) for drawn in zip(*draws, strict=True)]
@@ -163,7 +164,8 @@ class Searcher:
         )
         kernels = self._kernels()
         step = self._logits if kernels and len(self.models) == 1 else self._step
-        return beam(step, self._start(source), constraints, settings, kernels)
+        encoded = [model.encode(source) for model in self.models]
+        return beam(step, self._start(encoded), constraints, settings, kernels)
 
     def _constraints(self, source: Tensor, prefix: Sequence[Sequence[int]] | None) -> Constraints:
         real = (source != PAD).sum(dim=1)
@@ -185,8 +187,8 @@ class Searcher:
         elements = self.options.beam * self.models[0].output.weight.shape[0]
         return torch.ops.nmtdeep if elements <= gpu_candidates.MOST else None
 
-    def _start(self, source: Tensor) -> States:
-        return States([model.start(model.encode(source)) for model in self.models])
+    def _start(self, encoded: Sequence[Encoded]) -> States:
+        return States([model.start(each) for model, each in zip(self.models, encoded, strict=True)])
 
     def _logits(self, tokens: Tensor, state: SearchState) -> Tensor:
         """Those of the only model, `(rows, types)`."""

@@ -60,6 +60,8 @@ def _utilities(
 ) -> Callable[[Lines], Iterable[Sequence[float]]]:
     kind, _, name = (options.mbr or options.rerank or "").partition(":")
     if kind == "chrf":
+        import fastchrf  # noqa: F401  # before anything is sampled
+
         return lambda lines: (expected_utilities(*line, chrf) for line in lines)
     from nmtdeep.scoring.comet import opened
 

@@ -61,24 +61,40 @@ def writable(output: str) -> Iterator[None]:
         raise cannot_write(Path(output), error, kept=False) from error
 
 
-def check(source: str, output: str) -> int:
+def check(source: str, output: str, alignments: Path | None = None) -> int:
     """Read a file through before anything is translated or overwritten.
 
     Returns:
         Its number of lines; 0 for a pipe, whose number is unknown.
 
     Raises:
-        UserError: if it is missing or not UTF-8, or if the output would replace it.
+        UserError: if it is missing or not UTF-8, if a file that is written would replace it or is
+            one of the others, or cannot be written in its form.
     """
-    if output != "-" and Path(output).is_dir():
-        raise UserError("is a directory", where=output, hint="name a file in it by --output")
+    files = {} if output == "-" else {"--output": Path(output)}
+    if alignments is not None:
+        files["--alignments"] = alignments
+    for option, file in files.items():
+        if file.is_dir():
+            raise UserError("is a directory", where=file, hint=f"name a file in it by {option}")
+        if file.suffix == ".zst":
+            hint = "name a .gz file, or write to stdout and pipe it to zstd"
+            raise UserError("is not written compressed", where=file, hint=hint)
+    if len({file.resolve() for file in files.values()}) < len(files):
+        raise UserError("is the output too", where=alignments, hint="choose another --alignments")
     path = Path(source)
-    if source == "-" or path.is_fifo() or path.is_char_device():
+    if source == "-" or not _is_regular(path):
         return 0
     count = sum(1 for _ in read_lines(path, empty="allow"))
-    if output != "-" and Path(output).exists() and path.samefile(output):
-        raise UserError("is the input too", where=output, hint="choose another --output")
+    for option, file in files.items():
+        if file.exists() and path.samefile(file):
+            raise UserError("is the input too", where=file, hint=f"choose another {option}")
     return count
+
+
+def _is_regular(source: Path) -> bool:
+    """Whether it is a file, or missing, and no pipe or terminal."""
+    return not (source.is_fifo() or source.is_char_device())
 
 
 def read_chunks(source: str, *, first: int = 0, size: int = BUFFER) -> Iterator[list[str]]:
@@ -103,7 +119,9 @@ def read_chunks(source: str, *, first: int = 0, size: int = BUFFER) -> Iterator[
 
 def _is_answered(source: str) -> bool:
     """Whether a program may wait for the answer to a line before it sends the next one."""
-    return source == "-" and not stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode)
+    if source != "-":
+        return not _is_regular(Path(source))
+    return not stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode)
 
 
 def _arriving(lines: Iterator[str], size: int) -> Iterator[list[str]]:

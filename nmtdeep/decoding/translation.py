@@ -17,6 +17,7 @@ class Candidate:
         log_prob: sum of the log-probabilities of subwords and end of sentence.
         score: log_prob divided by the length penalty.
         each: log-probability of each subword and of the end.
+        parts: number of subwords for each part of the source.
         alignment: words of source and translation that belong together; None: not computed.
         utility: what `--mbr` or `--rerank` has ordered the candidates by; None: by score.
     """
@@ -27,6 +28,7 @@ class Candidate:
     log_prob: float
     score: float
     each: tuple[float, ...] = ()
+    parts: tuple[int, ...] = ()
     alignment: tuple[tuple[int, int], ...] | None = None
     utility: float | None = None
 
@@ -39,11 +41,17 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Translation:
-    """A source line and its translations, best first."""
+    """A source line and its translations, best first.
+
+    Attributes:
+        parts: number of subwords of each part that the model has read, one unless the line was too
+            long; without the code of a target language, which each part begins with.
+    """
 
     source: str
     subwords: tuple[str, ...]
     candidates: tuple[Candidate, ...]
+    parts: tuple[int, ...] = ()
 
     @property
     def text(self) -> str:

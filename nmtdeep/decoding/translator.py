@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +44,15 @@ def line_chunks(lines: Iterable[str], size: int = BUFFER) -> Iterator[list[str]]
         yield chunk
 
 
+@dataclass
+class Counts:
+    """What has been translated so far: lines, batches, and lines that were too long."""
+
+    lines: int = 0
+    batches: int = 0
+    cut: int = 0
+
+
 class Translator:
     """Models that share a vocabulary, and the text pipeline around them.
 
@@ -64,7 +76,7 @@ class Translator:
         self.pipeline = pipeline
         self.name = name
         self.pool = pool
-        self._tag = self._tag_ids()
+        self.tag = self._tag_ids()
         self._select = selector(self.options, str(self.device), pipeline.source)
         self.restart()
 
@@ -123,19 +135,27 @@ class Translator:
 
     def restart(self, lines: int = 0) -> None:
         """Count batches for draws from 0 again, and lines for messages after `lines` lines."""
-        self.cut_lines = self._batches = 0
-        self._lines = lines
+        self.counts = Counts(lines)
 
-    def translate_chunk(self, lines: Sequence[str]) -> list[Translation]:
+    def translate_chunk(
+        self, lines: Sequence[str], counts: Counts | None = None
+    ) -> list[Translation]:
         """Translate lines that are batched together.
+
+        Args:
+            counts: those to go on with; None: those since `restart`.
 
         Raises:
             CheckpointError: if a line has no translation with a finite log-probability.
         """
-        return self.begin(lines)()
+        return self.begin(lines, counts=counts)()
 
     def begin(
-        self, lines: Sequence[str], advance: Callable[[float], object] = lambda _: None
+        self,
+        lines: Sequence[str],
+        advance: Callable[[float], object] = lambda _: None,
+        *,
+        counts: Counts | None = None,
     ) -> Callable[[], list[Translation]]:
         """Begin `translate_chunk`; the function returned ends it.
 
@@ -143,22 +163,29 @@ class Translator:
 
         Args:
             advance: called after each batch with its share of the lines, counted in lines.
+            counts: as in `translate_chunk`.
         """
-        first = self._lines + 1
+        counts = counts or self.counts
+        first = counts.lines + 1
         columns = [self._columns(line, number) for number, line in enumerate(lines, first)]
         split = self.pipeline.source.split
         sources = [split(source, self.options.input_is) for source, _ in columns]
+        codes = [self.pipeline.source.target_code(subwords) for subwords in sources]
         pieces = [
             (owner, piece, [] if rank else columns[owner][1])
-            for owner, subwords in enumerate(sources)
-            for rank, piece in enumerate(self._pieces(subwords, first + owner))
+            for owner, (subwords, code) in enumerate(zip(sources, codes, strict=True))
+            for rank, piece in enumerate(self._pieces(subwords[len(code) :], first + owner, counts))
         ]
-        self._lines += len(lines)
+        counts.lines += len(lines)
         to_ids = self.pipeline.source.vocabulary.ids
-        ids = [[*self._tag, *to_ids(piece), EOS] for _, piece, _ in pieces]
+        ids = [[*self.tag, *to_ids([*codes[owner], *piece]), EOS] for owner, piece, _ in pieces]
         prefixes = [prefix for _, _, prefix in pieces]
         share = len(lines) / max(len(pieces), 1)
-        searched = self._begin_search(ids, prefixes, lambda count: advance(count * share))
+        searched = self._begin_search(ids, prefixes, lambda count: advance(count * share), counts)
+        read = {
+            owner: tuple(len(piece) for _, piece, _ in group)
+            for owner, group in groupby(pieces, key=itemgetter(0))
+        }
 
         def end() -> list[Translation]:
             parts: list[list[list[Hypothesis]]] = [[] for _ in lines]
@@ -168,8 +195,10 @@ class Translator:
                     raise self.without_finite(first + owner)
                 parts[owner].append(finite)
             found = [
-                Translation(source, tuple(subwords), self._candidates(own))
-                for (source, _), subwords, own in zip(columns, sources, parts, strict=True)
+                Translation(source, tuple(subwords), self._candidates(own), read.get(owner, ()))
+                for owner, ((source, _), subwords, own) in enumerate(
+                    zip(columns, sources, parts, strict=True)
+                )
             ]
             return self._select(found)
 
@@ -210,12 +239,12 @@ class Translator:
             raise UserError(problem, where=f"input line {number}", hint=hint)
         return source, ids
 
-    def _pieces(self, subwords: list[str], line: int) -> list[list[str]]:
+    def _pieces(self, subwords: list[str], line: int, counts: Counts) -> list[list[str]]:
         """The parts of a line for the model: none of a blank line, several of a long one."""
         limit = self.options.max_source_tokens
         if len(subwords) <= limit:
             return [subwords] if subwords else []
-        self.cut_lines += 1
+        counts.cut += 1
         if self.options.long_lines == "error":
             raise UserError(
                 f"{len(subwords)} tokens, more than {limit}",
@@ -230,7 +259,7 @@ class Translator:
 
     def search(self, sources: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
         """Hypotheses of each source, in order; sources of similar length are batched together."""
-        return self._begin_search(sources, (), lambda _: None)()
+        return self._begin_search(sources, (), lambda _: None, self.counts)()
 
     def compute(self, function: Callable[[Any, Any], Any], items: Iterable[Any]) -> Iterator[Any]:
         """`function(searcher, item)` of each item, in order, here or in the processes.
@@ -247,6 +276,7 @@ class Translator:
         sources: Sequence[Sequence[int]],
         prefixes: Sequence[Sequence[int]],
         advance: Callable[[int], object],
+        counts: Counts,
     ) -> Callable[[], list[list[Hypothesis]]]:
         """Begin `search`; `advance` is called after each batch with its number of sources."""
         if not sources:
@@ -263,9 +293,9 @@ class Translator:
                 number,
                 [prefixes[index] for index in chosen] if forced else None,
             )
-            for number, chosen in enumerate(cuts, self._batches)
+            for number, chosen in enumerate(cuts, counts.batches)
         )
-        self._batches += len(cuts)
+        counts.batches += len(cuts)
         answers = self.compute(operator.call, batches)
 
         def end() -> list[list[Hypothesis]]:
@@ -293,6 +323,7 @@ class Translator:
                     log_prob=sum(piece.log_prob for piece in pieces),
                     score=sum(piece.score for piece in pieces),
                     each=tuple(value for piece in pieces for value in piece.each),
+                    parts=tuple(map(len, words)),
                 )
             )
         return tuple(candidates)

@@ -31,7 +31,8 @@ def layer_map(strategy: GrowthStrategy, old: int, new: int) -> LayerMap:
     - random: the old stack, then g layers from the initializer.
 
     Raises:
-        ValueError: if the stack would not grow, or not by whole copies of itself for stack_all.
+        ValueError: if the stack would not grow, not by whole copies of itself for stack_all, or
+            if a strategy of another package leaves out a layer.
     """
     if new < old:
         raise ValueError(f"{old} layers cannot grow to {new}")
@@ -55,7 +56,10 @@ def layer_map(strategy: GrowthStrategy, old: int, new: int) -> LayerMap:
                 raise ValueError(f"stack_all repeats all {old} layers: {new} is not a multiple")
             return [number % old for number in range(new)]
         case GrowthVariant():
-            return strategy.layer_map(old, new)
+            sources = strategy.layer_map(old, new)
+            if missing := {*range(old)} - {*sources}:
+                raise ValueError(f"{strategy.type} leaves out layer {min(missing) + 1}")
+            return sources
     return [*range(old), *added]
 
 

@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 
@@ -56,6 +57,7 @@ def _width_deviation(table: Tensor) -> float:
 class Rules(NamedTuple):
     """An initializer: the deviation of every matrix and every table, and their laws.
 
+    `output` is that of an output matrix that is no embedding as well; None: as the tables.
     `biases` are those of feed-forward sublayers: zero, or U(-b, b) with b = 1/sqrt(fan_in).
     """
 
@@ -64,6 +66,7 @@ class Rules(NamedTuple):
     matrices: Law = "uniform"
     tables: Law = "normal"
     biases: Literal["zero", "uniform"] = "zero"
+    output: TableRule | None = None
 
 
 def glorot(
@@ -105,13 +108,17 @@ def lipschitz(
 
     Xu et al. 2020, section 4 and the release: isize is the matrix's input dimension, so the second
     feed-forward map has the bound 1 / sqrt(f). Biases 0, norms (1, 0), the padding row 0. `scale`
-    multiplies l and e. `embeddings="normal"`: E ~ N(0, 1/d), as with `glorot`.
+    multiplies l and e. `embeddings="normal"`: E ~ N(0, 1/d), as with `glorot`. An output matrix
+    that is no embedding is a linear map, with l.
     """
     normal = embeddings == "normal"
     return Rules(
         lambda matrix, side, layer: scale * math.sqrt(1 / (3 * matrix.fan_in)),
         _width_deviation if normal else lambda table: scale * math.sqrt(2 / (3 * sum(table.shape))),
         tables="normal" if normal else "uniform",
+        output=lambda weight: partial(
+            nn.init.uniform_, a=-scale * weight.shape[1] ** -0.5, b=scale * weight.shape[1] ** -0.5
+        ),
     )
 
 
@@ -158,13 +165,13 @@ def t_fixup(encoder_depth: int, decoder_depth: int) -> Rules:
     encoder, decoder = 0.67 * encoder_depth**-0.25, math.pow(9 * decoder_depth, -0.25)
 
     def deviation(matrix: InitMatrix, side: Side, layer: int) -> float:
-        if matrix.role in ("query", "key", "relative", "bridge"):
+        if matrix.role in ("query", "key", "bridge"):
             return glorot_deviation(matrix)
         scale = encoder if side == "encoder" else decoder
         fan_out = len(matrix.weight) if matrix.role == "value" else matrix.fan_out
         return scale * math.sqrt(2 / (matrix.fan_in + fan_out))
 
-    return Rules(deviation, lambda table: decoder * _width_deviation(table))
+    return Rules(deviation, lambda x: decoder * _width_deviation(x), output=_width_deviation)
 
 
 def draw_values(model: Transformer, tables: Rules, *, seed: int, **stacks: Rules) -> None:
@@ -267,8 +274,10 @@ def _tables(
     """Embeddings and output, a shared table once; and the embedding bias."""
     sides = (model.source_embedding, model.target_embedding)
     tables = {id(part.weight): part.weight for part in (*sides, model.output)}
-    for table in tables.values():
-        value = _draw(table, rules.table(table), rules.tables, generator)
+    embedded = {id(part.weight) for part in sides}
+    for number, table in tables.items():
+        rule = rules.table if number in embedded else rules.output or rules.table
+        value = _draw(table, rule(table), rules.tables, generator)
         value[model.pad] = 0
         yield table, value
     bias = model.source_embedding.bias

@@ -62,6 +62,11 @@ class CometModel:
         self.version, self.reads_references = answer["version"], answer["references"]
         self.checksum = digest(Path(answer["path"]))
 
+    @property
+    def runs(self) -> bool:
+        """Whether its process has not ended."""
+        return self._process.poll() is None
+
     def scores(self, samples: Iterable[Sequence[str]]) -> list[float]:
         """The score of each (source, translation) or (source, translation, reference).
 
@@ -84,6 +89,7 @@ class CometModel:
             line = ""
         except BaseException:  # the next request would read the answer to this one
             self._process.kill()
+            self._process.wait()
             raise
         if line.endswith("\n"):
             return json.loads(line)
@@ -95,7 +101,16 @@ class CometModel:
         raise UserError(what, where=self.name, hint=hint)
 
 
-opened = cache(CometModel)
+_opened = cache(CometModel)
+
+
+def opened(name: str, device: str) -> CometModel:
+    """The model, whose process is started once, and again if it has ended."""
+    model = _opened(name, device)
+    if not model.runs:
+        _opened.cache_clear()
+        model = _opened(name, device)
+    return model
 
 
 class Comet(Metric):

@@ -36,10 +36,13 @@ def warnings(texts: Texts, metrics: Sequence[str], *, prepared: bool) -> Iterato
     token_metrics = [name for name in metrics if METRICS[name].tokens]
     spaced = [name for name in metrics if name in SPACED]
     cased = [name for name in metrics if METRICS[name].cased]
-    if raw_metrics and _mostly(_TOKENIZED_END, hypotheses):
+    named = {"the hypotheses": hypotheses, "the reference": reference}
+    named |= {each.name: each.lines for each in (*texts.references[1:], *texts.systems)}
+    tokenized = [name for name, lines in named.items() if _mostly(_TOKENIZED_END, lines)]
+    if raw_metrics and tokenized:
         yield (
-            f"the hypotheses look tokenized, but {_they(raw_metrics, 'expect')} raw text: "
-            "detokenize them, or use --metric bleu-tok"
+            f"{' and '.join(tokenized)} look tokenized, but {_they(raw_metrics, 'expect')} raw "
+            "text: detokenize it, or use --metric bleu-tok"
         )
     if token_metrics and not prepared and _mostly(_RAW_END, reference):
         yield (
@@ -64,7 +67,7 @@ def warnings(texts: Texts, metrics: Sequence[str], *, prepared: bool) -> Iterato
             f"{_they(cased, 'count')} each one of the reference as wrong: "
             + (f"use {' '.join(lower)}" if lower else "lower-case the reference too")
         )
-    others, reason = without_ter(metrics, hypotheses, reference)
+    others, reason = without_ter(metrics, *named.values())
     if reason:
         usual = " ".join(f"--metric {name}" for name in others)
         yield f"{reason}: leave it out" + (f" with {usual}" if usual else "")

@@ -123,6 +123,11 @@ class Side:
         # Pieces may hold any white space but spaces.
         return model.split(line) if form == "raw" else [each for each in line.split(" ") if each]
 
+    def target_code(self, subwords: Sequence[str]) -> list[str]:
+        """The code of a target language that the subwords of a line begin with, or nothing."""
+        first = subwords[:1] if isinstance(self.model, SentencePiece) else ()
+        return [each for each in first if TARGET_CODE.fullmatch(each)]
+
     def encode(self, line: str, form: Form = "raw") -> list[int]:
         """Ids of a line's subwords, and EOS."""
         return [*self.vocabulary.ids(self.split(line, form)), EOS]

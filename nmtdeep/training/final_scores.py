@@ -141,7 +141,7 @@ def score_split(translator: Translator, setup: Setup, split: str, say: Say) -> l
     recipe, data = setup.recipe, setup.data
     translator.restart()
     lines, references = translated(translator, data, split), data.references(split)
-    if count := translator.cut_lines:
+    if count := translator.counts.cut:
         limit = translator.options.max_source_tokens
         say(f"{split}: {counted(count, 'line')} of more than {limit} subwords translated in pieces")
     usual = usual_metrics(recipe.text.target, recipe.training.validation.tokenize or "13a")

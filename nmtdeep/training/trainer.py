@@ -34,6 +34,8 @@ from nmtdeep.units import counted, percent
 SAMPLE = 128
 # Weights of the last update among the optimizer's tensors, where a checkpoint's are averages.
 LATEST = "weight/"
+# How many updates are in the average.
+AVERAGED = "averaged"
 
 
 class Trainer:
@@ -83,8 +85,12 @@ class Trainer:
         self._newest: tuple[RankBatches, Callable[[], UpdateResult]] | None = None
         if start and moments is not None:
             names = [name for name in moments if name.startswith(LATEST)]
+            averaged = moments.pop(AVERAGED, None)
             if latest := {name.removeprefix(LATEST): moments.pop(name) for name in names}:
                 checkpoint.load_weights(self.model, latest, start / checkpoint.OPTIMIZER)
+                if self.average:  # runs of before count the updates of the training
+                    of_run = Progress.of(start).update
+                    self.average.updates = of_run if averaged is None else int(averaged)
             restore_optimizer(self.model, self.step.optimizer, moments)
             if scaler := Progress.of(start).scaler:
                 self.step.passes.scaler.load_state_dict(scaler)
@@ -180,7 +186,7 @@ class Trainer:
         lr = lr_of(self.setup.recipe, progress, update)
         self._newest = batches, self.step.apply(gradients, lr)
         if self.average:
-            self.average.add(update)
+            self.average.add()
         return before
 
     def graphs(self) -> str:
@@ -216,6 +222,7 @@ class Trainer:
         moments = optimizer_tensors(self.model, self.step.optimizer)
         if self.average:
             moments |= {f"{LATEST}{name}": weight for name, weight in weights.items()}
+            moments[AVERAGED] = torch.tensor(self.average.updates)
             weights = self.average.weights
         return weights, moments
 
@@ -264,21 +271,24 @@ def empty_model(setup: Setup) -> Transformer:
 
 
 class MovingAverage:
-    """v <- d v + (1 - d) w after update t, with d = min(decay, (1 + t) / (10 + t)).
+    """v <- d v + (1 - d) w after update t of the average, with d = min(decay, (1 + t) / (10 + t)).
 
     The rule of TensorFlow's `ExponentialMovingAverage` with `num_updates`: a small d at the start
     soon forgets the first weights.
 
-    `weights` has v by name; the first v are the weights that the model has now.
+    Attributes:
+        weights: v by name; the first v are the weights that the model has now.
+        updates: t so far.
     """
 
     def __init__(self, model: Transformer, decay: float) -> None:
-        self.decay = decay
+        self.decay, self.updates = decay, 0
         self._current = checkpoint.weights(model)
         self.weights = {name: weight.clone() for name, weight in self._current.items()}
 
-    def add(self, update: int) -> None:
-        """Include the weights after this `update`."""
-        decay = min(self.decay, (1 + update) / (10 + update))
+    def add(self) -> None:
+        """Include the weights after an update."""
+        self.updates += 1
+        decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
         weights, current = list(self.weights.values()), list(self._current.values())
         torch._foreach_lerp_(weights, current, 1 - decay)

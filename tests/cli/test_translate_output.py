@@ -58,3 +58,17 @@ def test_stdout_by_its_name_appends_where_the_shell_does(command, translation, t
     collected.write_text(REFERENCE)
     assert command("/dev/stdout", stdout=collected).code == 0
     assert collected.read_text() == REFERENCE + translation
+
+
+def test_no_file_is_written_over_another(command, tmp_path):
+    source, output = tmp_path / "in.en", tmp_path / "out.de"
+    for words in (
+        ("-i", source, output, "--alignments", source, "--overwrite"),
+        ("-i", source, output, "--alignments", tmp_path / "." / "out.de"),
+        ("-i", source, tmp_path / "out.zst"),
+    ):
+        source.write_text("Move.\n")
+        done = command(*words[2:], *words[:2])
+        assert done.code == 2 and done.err.count("\n") == 1
+        assert [each.name for each in tmp_path.iterdir()] == ["in.en"]
+        assert source.read_text() == "Move.\n"

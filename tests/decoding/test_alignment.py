@@ -3,13 +3,14 @@
 import json
 
 import numpy as np
+import pytest
 import torch
 
 from nmtdeep.analysis.attention import attention_maps
 from nmtdeep.checkpoint import load_model
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.decoding import streams
-from nmtdeep.decoding.alignment import links, pharaoh, word_numbers
+from nmtdeep.decoding.alignment import align, links, pharaoh, word_numbers
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.text.vocabulary import EOS
 
@@ -52,3 +53,24 @@ def test_translations_are_written_with_the_links_of_their_attention(tiny_run, tm
         numbers = word_numbers(source, words[0]), word_numbers(target, words[1])
         assert [tuple(link) for link in best["alignment"]] == links(weights, *numbers)
         assert numbers[1][-1] == len(best["tokenized"].split()) - 1
+
+
+@pytest.mark.parametrize("how", ["split", "truncate"])
+def test_parts_of_a_long_line_are_aligned_each_by_itself(tiny_run, how):
+    line, side = " ".join(tiny_run.sources[:3]), tiny_run.pipeline.source
+    tag, words = side.vocabulary.tokens[5], side.split(line)
+    limit = len(words) // 2 - 1
+    options = {"max_source_tokens": limit, "long_lines": how, "source_tag": tag, "device": "cpu"}
+    with Translator.load([tiny_run.path], DecodingOptions(**options)) as translator:
+        (whole,) = align(translator, list(translator.translate([line])))
+    alone = DecodingOptions(device="cpu", source_tag=tag, input_is="bpe")
+    numbers, expected, first, written = word_numbers(side, words), [], 0, 0
+    with Translator.load([tiny_run.path], alone) as translator:
+        for length in whole.parts:
+            piece = words[first : first + length]
+            (part,) = align(translator, list(translator.translate([" ".join(piece)])))
+            best = part.candidates[0]
+            expected += [(i + numbers[first], j + written) for i, j in best.alignment]
+            first, written = first + length, written + len(best.tokenized.split())
+    assert len(whole.parts) == (3 if how == "split" else 1)
+    assert list(whole.candidates[0].alignment) == expected

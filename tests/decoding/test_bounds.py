@@ -36,7 +36,7 @@ GREATEST = {
 @pytest.mark.parametrize("name", GREATEST)
 def test_a_value_beyond_its_bound_is_refused_in_one_line(name):
     most = GREATEST[name]
-    sampling = {} if name == "beam" else {"sampling": True}
+    sampling = {} if name in OF_SEARCH else {"sampling": True}
     assert getattr(decoding_options({name: most} | sampling), name) == most
     beyond = [most + 1] if isinstance(most, int) else [math.nextafter(most, math.inf), 1e300]
     for value in (*beyond, -1, *([1e-300] if name == "temperature" else [])):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import sacrebleu
 
 from nmtdeep import load
+from nmtdeep.cli.errors import as_user_error
+from nmtdeep.config.decoding import decoding_options
 from nmtdeep.decoding.selection import chrf, expected_utilities
 from nmtdeep.errors import UserError
 
@@ -44,3 +48,35 @@ def test_a_source_tag_is_a_token_before_the_line(tiny_run):
     assert tagged == given
     with pytest.raises(UserError, match="no type of the source"):
         load(tiny_run.path, device="cpu", source_tag="<unheard>")
+
+
+def test_what_has_no_effect_on_samples_is_refused():
+    for given, problem in (
+        ({"mbr": "chrf", "samples": 4, "n_best": 8}, "n_best: 8 translations need as many"),
+        ({"sampling": True, "samples": 9}, "samples: has no effect without mbr or rerank"),
+        ({"sampling": True, "lenpen": 1.0}, "lenpen: has no effect on samples"),
+    ):
+        with pytest.raises(UserError, match=problem):
+            decoding_options(given)
+
+
+def test_a_missing_package_is_said_before_anything_is_drawn(tiny_run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fastchrf", None)
+    with pytest.raises(ModuleNotFoundError) as raised:
+        load(tiny_run.path, mbr="chrf", device="cpu")
+    assert "nmtdeep[mbr]" in str(as_user_error(raised.value))
+
+
+def test_two_iterators_draw_the_same(tiny_run):
+    model, lines = load(tiny_run.path, sampling=True, seed=7, device="cpu"), tiny_run.sources[:3]
+    one, other = model.translations(lines), model.translations(lines)
+    first = next(one)
+    assert [first, *one] == list(other) == list(model.translations(lines))
+
+
+def test_a_source_is_encoded_once_for_all_samples(tiny_run):
+    model, calls = load(tiny_run.path, mbr="chrf", samples=6, device="cpu"), []
+    encoder = model._translator.searcher.models[0].encoder
+    encoder.register_forward_hook(lambda *_: calls.append(1))
+    model.translate(tiny_run.sources[:1])
+    assert calls == [1]

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import sys
 import threading
 from pathlib import Path
 
@@ -56,8 +57,9 @@ def pipe(monkeypatch):
         yield end
 
 
-def test_a_pipe_is_answered_before_it_ends(pipe):
-    arriving = read_chunks("-")
+@pytest.mark.parametrize("name", ["-", "/dev/fd"])
+def test_a_pipe_is_answered_before_it_ends(pipe, name):
+    arriving = read_chunks(name if name == "-" else f"{name}/{sys.stdin.fileno()}")
     for line in ("one", "two\u2028"):
         pipe.write(f"{line}\n".encode())
         pipe.flush()

@@ -115,7 +115,7 @@ def test_the_first_piece_of_a_long_line_has_the_prefix(translator):
     ((source, *_), (free, *_)) = (
         list(model.translate([line])) for line in (f"{LINES[6]}\tthe data", LINES[6])
     )
-    assert model.cut_lines == 2
+    assert model.counts.cut == 2
     assert source.text.startswith("the data")
     assert not free.text.startswith("the data")
 
@@ -146,7 +146,7 @@ def test_a_long_line_is_translated_in_pieces(translator, tiny_run):
         assert candidate.text == " ".join(piece.text for piece in each)
         assert candidate.log_prob == pytest.approx(sum(piece.log_prob for piece in each), rel=1e-4)
     assert translation.subwords == tuple(whole)
-    assert model.cut_lines == 1
+    assert model.counts.cut == 1
 
 
 def test_a_truncated_line_is_translated_as_its_beginning(translator, tiny_run):
@@ -155,14 +155,14 @@ def test_a_truncated_line_is_translated_as_its_beginning(translator, tiny_run):
     (translation,) = model.translate([LINES[6]])
     (beginning,) = translator(input_is="bpe").translate([" ".join(whole[:5])])
     assert alike(translation, beginning)
-    assert model.cut_lines == 1
+    assert model.counts.cut == 1
 
 
 def test_a_long_line_can_be_an_error_that_names_it(translator, tiny_run):
     count = len(tiny_run.pipeline.source.split(LINES[6]))
     model = translator(max_source_tokens=count, long_lines="error")
     assert len(list(model.translate(LINES))) == len(LINES)
-    assert model.cut_lines == 0
+    assert model.counts.cut == 0
     model = translator(max_source_tokens=count - 1, long_lines="error")
     with pytest.raises(UserError, match=f"input line 7: {count} tokens, more than {count - 1}"):
         list(model.translate(LINES, buffer=2))

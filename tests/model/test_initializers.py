@@ -129,6 +129,8 @@ def depth_scaled(exponent, separate):
 
 
 def deep_norm(block):
+    if block.role == "relative":  # added to keys
+        return block.square / 3
     return 1 / D if block.compared else DEEP_NORM[block.side] ** 2 * block.apart / 3
 
 
@@ -168,6 +170,10 @@ CASES = {
 }
 
 
+# Of an output matrix that is no embedding, where that is not the tables'.
+OUTPUT = {"lipschitz": (0.25 / D / 3, "uniform"), "t_fixup": (1 / D, "normal")}
+
+
 @pytest.mark.parametrize(
     ("initializer", "residual", "variance", "law", "tables"), CASES.values(), ids=CASES
 )
@@ -178,8 +184,14 @@ def test_matrices_and_tables_have_the_variance_of_the_formula(
     initialize(model, described, seed=1)
     for block in blocks(model):
         check(block.values, variance(block), law)
-    for table in (model.source_embedding.weight, model.target_embedding.weight):
-        check(table[1:], *tables)
+    output = OUTPUT.get(described.initializer.type, tables)
+    embeddings = (model.source_embedding.weight, model.target_embedding.weight)
+    for table, expected in (
+        (embeddings[0], tables),
+        (embeddings[1], tables),
+        (model.output.weight, output),
+    ):
+        check(table[1:], *expected)
         assert not table[0].any(), "the padding row stays zero"
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from nmtdeep.errors import UserError
 from nmtdeep.scoring import score_texts
-from nmtdeep.scoring.comet import Comet, CometModel
+from nmtdeep.scoring.comet import Comet, CometModel, opened
 from nmtdeep.scoring.significance import compare_systems
 
 from .stand_in import model, python_with_stand_in
@@ -89,6 +89,12 @@ def test_an_interrupted_request_leaves_no_answer_to_the_next(folder):
             network.scores([("s", "interrupt")])
         with pytest.raises(UserError, match="ended with exit code -9"):
             network.scores([("s", "other")])
+        shared = opened(network.name, "cpu")
+        with pytest.raises(KeyboardInterrupt):
+            shared.scores([("s", "interrupt")])
+        again = opened(network.name, "cpu")
+        assert again is not shared and again is opened(network.name, "cpu")
+        assert len(again.scores([("s", "other")])) == 1
     finally:
         signal.signal(signal.SIGUSR1, before)
 

@@ -86,7 +86,9 @@ LONG = ["X", "a " * 201, "X"]
     ("hypotheses", "reference", "options", "warning"),
     [
         (RAW, RAW, "", None),
-        (TOKENS, RAW, "", "look tokenized, but bleu, chrf, ter expect raw text"),
+        (TOKENS, RAW, "", "the hypotheses look tokenized, but bleu, chrf, ter expect raw text"),
+        (RAW, TOKENS, "", "the reference look tokenized"),
+        (RAW, RAW, "--system tokens --trials 9", "tokens look tokenized"),
         (RAW, RAW, "--metric bleu-tok", "looks raw, but bleu-tok counts the.*--tokenize LANG"),
         ([line.lower() for line in RAW], RAW, "", "and bleu, chrf count each one of"),
         ([line.lower() for line in RAW], RAW, "--metric bleu-lc --metric ter", None),
@@ -106,6 +108,7 @@ LONG = ["X", "a " * 201, "X"]
 def test_text_of_the_wrong_form_causes_a_warning(here, hypotheses, reference, options, warning):
     write("hyp", hypotheses)
     write("ref", reference)
+    write("tokens", TOKENS)
     printed_to_stderr = invoke("hyp", "ref", *options.split()).stderr
     assert re.search(warning, printed_to_stderr) if warning else printed_to_stderr == ""
 

@@ -39,6 +39,7 @@ def read(run, update):
     weights, moments = (
         checkpoint.read_tensors(path / file) for file in (checkpoint.MODEL, checkpoint.OPTIMIZER)
     )
+    moments.pop("averaged", None)
     names = [name for name in moments if name.startswith("weight/")]
     return weights, moments, {name.removeprefix("weight/"): moments.pop(name) for name in names}
 
@@ -76,7 +77,7 @@ def test_an_average_may_end_and_begin_in_a_run(run):
     (start, moments, none), (latest, *_) = read(changed, 4), read(plain, 5)
     assert equal(start, read(plain, 4)[0])
     assert moments and not none
-    expected = {name: D[4] * start[name] + (1 - D[4]) * latest[name] for name in start}
+    expected = {name: D[0] * start[name] + (1 - D[0]) * latest[name] for name in start}
     assert_close(read(changed, 5)[0], expected, rtol=0, atol=1e-6)
 
 
@@ -86,7 +87,13 @@ def test_a_grown_model_begins_a_new_average(tiny_run):
     described["model"]["encoder"]["depth"] = 3
     for weight in trainer.average.weights.values():
         weight.zero_()
+    trainer.average.updates = 40_000
     grown = trainer.grown(Setup(Recipe.model_validate(described), tiny_run.data))
     assert_close(grown.average.weights, checkpoint.weights(grown.model), rtol=0, atol=0)
     name = "encoder.layers.1.sublayers.0.sublayer.output.weight"
     assert torch.equal(grown.average.weights[name], trainer.model.get_parameter(name))
+    before = grown.average.weights[name].clone()
+    with torch.no_grad():
+        grown.model.get_parameter(name).add_(1)
+    grown.average.add()
+    assert_close(grown.average.weights[name], before + 1 - D[0], rtol=0, atol=1e-6)

@@ -3,6 +3,7 @@
 import copy
 
 import numpy as np
+import pytest
 import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
@@ -10,6 +11,7 @@ from torch.testing import assert_close
 from nmtdeep.checkpoint import MODEL, locate, read_tensors
 from nmtdeep.data.batch import Batch
 from nmtdeep.model.layers.linear import Linear
+from nmtdeep.model.layers.merged_attention import MergedAttention
 from nmtdeep.model.quantization import round_products
 from nmtdeep.training.loss import batch_loss
 from training.tiny import records, trained
@@ -37,11 +39,29 @@ def rounded_by_hand(model):
                 weight = by_hand(module.weight, parts.get(name.split(".")[-1], 1))
                 module.weight = torch.nn.Parameter(weight)
                 module.register_forward_pre_hook(lambda _, inputs: (by_hand(inputs[0]),))
+        for module in model.modules():
+            if isinstance(module, MergedAttention):
+                module.value = ByHand(*module.value_map())
     return model
 
 
-def test_the_loss_is_that_of_rounded_numbers(tiny_model):
-    model = tiny_model()
+class ByHand(torch.nn.Module):
+    """A map with rounded weights `(weight, bias)`, of rounded inputs."""
+
+    def __init__(self, weight, bias):
+        super().__init__()
+        self.weight, self.bias = weight.detach(), bias.detach()
+
+    def forward(self, x):
+        return by_hand(x) @ self.weight.T + self.bias
+
+
+@pytest.mark.parametrize(
+    "sublayers",
+    [("self_attention", "cross_attention", "feed_forward"), ("merged_attention", "feed_forward")],
+)
+def test_the_loss_is_that_of_rounded_numbers(tiny_model, sublayers):
+    model = tiny_model(sublayers=sublayers)
     source = torch.tensor([[5, 7, 4, 1], [6, 1, 0, 0]])
     inputs, outputs = torch.tensor([[1, 4, 6], [1, 5, 0]]), torch.tensor([[4, 6, 1], [5, 1, 0]])
     batch = Batch(source, inputs, outputs, target_tokens=5, padded_tokens=0, real_tokens=0)

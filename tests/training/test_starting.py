@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from nmtdeep.config.training import Training
 from nmtdeep.data.batch import RankBatches, read_batch
 from nmtdeep.errors import UserError
 from nmtdeep.growing import grow
+from nmtdeep.model.build import build
 from nmtdeep.training.run_directory import open_run
 from nmtdeep.training.schedule import learning_rate
 from nmtdeep.training.setup import Setup
@@ -161,6 +163,19 @@ def test_the_grown_model_of_the_hint_is_a_start(tiny_run, tmp_path):
     recipe = recipe_from(tiny_run, tmp_path / "grown", model__decoder=DEEPER)
     run = started_run(tiny_run, tmp_path / "run", recipe)
     assert any("layers.4." in name for name in load_file(run.newest() / checkpoint.MODEL))
+
+
+def test_random_layers_with_admin_are_refused_without_sentences_to_measure(tiny_run, tmp_path):
+    recipe = recipe_from(tiny_run, None, model__encoder=DEEPER | {"residual": "admin"})
+    text = tiny_run.data.pipeline
+    model = build(recipe.model, **text.sizes)
+    with open_run(tmp_path / "run", recipe, text) as run:
+        run.save(checkpoint.weights(model), None, Progress(), planned=True)
+    for strategy, refused in (("random", True), ("copy_top_layer", False)):
+        with pytest.raises(UserError, match="measured") if refused else nullcontext():
+            grow(
+                tmp_path / "run", out=tmp_path / strategy, depths={"encoder": 6}, strategy=strategy
+            )
 
 
 @pytest.mark.parametrize(

@@ -56,9 +56,9 @@ class TokenEmbedding(nn.Module):
             ids = ids.masked_fill(ids == self.alias[0], self.alias[1])
         table = self.weight if self.rounding is None else self.rounding.weight(self.weight)
         x = F.embedding(ids, table) * self.scale
-        if self.zero is not None:
-            x = x.masked_fill((ids == self.zero)[..., None], 0)
         if self.bias is not None:
             x = x + self.bias
+        if self.zero is not None:
+            x = x.masked_fill((ids == self.zero)[..., None], 0)
         where = (start,) if packing is None else (start, packing)
         return self.dropout(self.positions(x, *where))

@@ -8,7 +8,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-Role = Literal["query", "key", "value", "output", "inner", "outer", "gate", "relative", "bridge"]
+Role = Literal["query", "key", "value", "output", "inner", "outer", "gate", "bridge"]
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,11 @@ class MergedAttention(Sublayer):
         projection = self.cross.key_value
         width = projection.in_features
         bias = None if projection.bias is None else projection.bias[width:]
-        return projection.weight[width:], bias
+        return projection.rounded_weight()[width:], bias
+
+    def _values(self, x: Tensor) -> Tensor:
+        rounding = self.cross.key_value.rounding
+        return kernels.linear(x if rounding is None else rounding.input(x), *self.value_map())
 
     def init_matrices(self) -> Iterator[InitMatrix]:
         return self.cross.init_matrices()
@@ -45,7 +49,7 @@ class MergedAttention(Sublayer):
 
     def forward(self, x: Tensor, context: Context, state: State | None = None) -> Tensor:
         memory, running = state.parts if isinstance(state, States) else (None, None)
-        values = kernels.linear(x, *self.value_map()) if self.value is None else self.value(x)
+        values = self._values(x) if self.value is None else self.value(x)
         sums = running if isinstance(running, RunningSum) else None
         average = cumulative_mean(values, sums, context.packing)
         merged = self.cross.attended(x, context, memory) + average

@@ -99,9 +99,9 @@ class RelativePositions(nn.Module):
         self.values = nn.Parameter(torch.empty(2 * clip + 1, head_width)) if values else None
 
     def init_matrices(self) -> Iterator[InitMatrix]:
-        for table in (self.keys, self.values):
-            if table is not None:
-                yield InitMatrix(table, "relative", table.shape[1], table.shape[0])
+        yield InitMatrix(self.keys, "key", self.keys.shape[1], self.keys.shape[0])
+        if self.values is not None:
+            yield InitMatrix(self.values, "value", self.values.shape[1], self.values.shape[0])
 
     def at(self, offsets: Tensor) -> RelativeVectors:
         """`(..., d_h)` of keys, and of values, at `offsets` `(...)` from the query."""

@@ -11,7 +11,8 @@ TABLE = [[9.0] * 4, [1.0, 2.0, 3.0, 4.0], [-1.0, 0.0, 0.5, 2.0]]
 def made(added, *, dropout=0.0, **options):
     """An embedding of `TABLE`, and a number at each position."""
     weight = nn.Parameter(torch.tensor(TABLE, dtype=torch.float64))
-    embedding = TokenEmbedding(weight, nn.Identity(), bias=None, dropout=dropout, **options)
+    options = {"bias": None, **options}
+    embedding = TokenEmbedding(weight, nn.Identity(), dropout=dropout, **options)
     embedding.positions.forward = lambda x, start: x + added
     return embedding
 
@@ -34,3 +35,6 @@ def test_an_id_may_have_the_row_of_another_and_the_scale_may_be_one():
 def test_one_id_may_be_zeros_and_positions_alone():
     out = made(1, zero=2)(torch.tensor([[1, 2]]))[0].tolist()
     assert out == [[2 * value + 1 for value in TABLE[1]], [1] * 4]
+    bias = nn.Parameter(torch.full((4,), 5.0, dtype=torch.float64))
+    out = made(1, zero=2, bias=bias)(torch.tensor([[1, 2]]))[0].tolist()
+    assert out == [[2 * value + 6 for value in TABLE[1]], [1] * 4]
