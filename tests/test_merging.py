@@ -20,7 +20,7 @@ def preprocess(tiny_run, tmp_path):
 
     def make(out, corpora, **changes):
         train = {name: tmp_path / prefix for name, prefix in corpora.items()}
-        texts = CorpusFiles(train, changes.pop("valid", valid))
+        texts = CorpusFiles(train, changes.pop("valid", valid), changes.pop("tests", ()))
         Preprocessing(**usual | changes, corpora=texts, out=tmp_path / out).run()
 
     return make
@@ -71,3 +71,18 @@ def test_another_pipeline_or_validation_set_is_refused(shards, preprocess, tiny_
         with pytest.raises(UserError, match=name):
             merge([shards / "data-a", shards / name], shards / "merged")
     assert not (shards / "merged").exists()
+
+
+def test_a_set_that_only_one_shard_has_is_refused_in_any_order(shards, preprocess, tmp_path):
+    preprocess("data-tested", {"train": "b"}, tests=[tmp_path / "a"])
+    paths = [shards / "data-a", shards / "data-tested"]
+    for order in (paths, paths[::-1]):
+        with pytest.raises(UserError, match="has the validation and test sets"):
+            merge(order, shards / "merged")
+
+
+def test_a_test_set_of_the_name_of_a_corpus_does_not_count(shards, preprocess, tmp_path):
+    preprocess("data-1", {"train": "b", "a": "a"})
+    preprocess("data-2", {"train": "a"})
+    report = merge([shards / "data-1", shards / "data-2"], shards / "merged")
+    assert [report.splits[name].kept for name in ("train", "a")] == [4, 2]

@@ -56,7 +56,7 @@ def merge(
     training = list(dict.fromkeys(name for shard in shards for name in shard.training))
     reports = [report_of(shard.path, shard.index) for shard in shards]
     merged = {
-        name: _sum([each.splits[name] for each in reports if name in each.splits])
+        name: _sum([each.splits[name] for each in reports if name in each.training])
         for name in training
     }
     held_out = {name: reports[0].splits[name] for name in first.held_out}
@@ -82,6 +82,11 @@ def _check_fit(first: DataDirectory, other: DataDirectory) -> None:
     if other.fingerprint != first.fingerprint:
         what = f"has another text pipeline than {first.path}"
         hint = f"preprocess this shard with --text {first.path}"
+        raise UserError(what, where=other.path, hint=hint)
+    if other.held_out != first.held_out:
+        lists = (", ".join(each.held_out) for each in (other, first))
+        what = f"has the validation and test sets {next(lists)}, and {first.path} has {next(lists)}"
+        hint = "preprocess all shards with the same --valid and --test"
         raise UserError(what, where=other.path, hint=hint)
     sums = [files.read_sums(each.path, hint="preprocess it again") for each in (first, other)]
     for name in first.held_out:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat, zip_longest
 from pathlib import Path
@@ -16,13 +16,15 @@ import numpy as np
 from nmtdeep import checkpoint, files
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.config.load import read_config
+from nmtdeep.config.text import Form
 from nmtdeep.decoding import resuming, streams
 from nmtdeep.decoding.translator import Translator
 from nmtdeep.devices import cores
 from nmtdeep.errors import DataError, UserError
 from nmtdeep.preprocessing.progress import ProgressBar
-from nmtdeep.text.lines import find_side, read_lines
+from nmtdeep.text.lines import PACKED, find_side, read_lines
 from nmtdeep.text.pairs import form_of
+from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.units import percent
 
 Pick = Literal["best", "reference"]
@@ -113,9 +115,10 @@ def distill(
     Raises:
         UserError: if the text cannot be read, or the candidates are not those of this text.
     """
-    recipe = read_config(checkpoint.locate(teachers[0]) / checkpoint.CONFIG)
-    languages = recipe.text.source, recipe.text.target
-    source, reference = _sides(job, languages)
+    teacher = checkpoint.locate(teachers[0])
+    recipe = read_config(teacher / checkpoint.CONFIG)
+    pipeline = TextPipeline.load(teacher / checkpoint.TEXT)
+    source, reference = _sides(job, (recipe.text.source, recipe.text.target))
     count = streams.check(str(source), str(job.candidates))
     processes = streams.worker_processes(options, count, cores())
     options = options.model_copy(update={"processes": processes}).with_recipe(recipe)
@@ -133,7 +136,7 @@ def distill(
             advance(point.first)
             into = streams.Destination(write, "json")
             streams.translate(translator, str(source), into, first=point.first, advance=advance)
-    return write_pairs(job, languages, reference)
+    return write_pairs(job, pipeline, reference)
 
 
 def _check_origin(
@@ -164,34 +167,36 @@ def _sides(job: Distillation, languages: tuple[str, str]) -> tuple[Path, Path | 
         hint = "write its two sides to PREFIX.{} and PREFIX.{}".format(*languages)
         raise UserError("is one file of both sides", where=job.train, hint=hint)
     source = find_side(job.train, languages[0])
-    if job.pick == "best" and not any(job.train.parent.glob(f"{job.train.name}.{languages[1]}*")):
+    target = job.train.with_name(f"{job.train.name}.{languages[1]}")
+    existing = (target.with_name(target.name + ending).exists() for ending in ("", *PACKED))
+    if job.pick == "best" and not any(existing):
         return source, None
     return source, find_side(job.train, languages[1])
 
 
-def write_pairs(job: Distillation, languages: tuple[str, str], reference: Path | None) -> Summary:
-    """Pick the translations of all lines, and write those that are kept.
+def write_pairs(job: Distillation, pipeline: TextPipeline, reference: Path | None) -> Summary:
+    """Pick the translations of all lines, and write those that are kept in the form of the text.
 
     Args:
-        languages: whose codes the two files are named by.
+        pipeline: of the teacher.
         reference: the target side of the corpus; None: there is none.
     """
-    summary, threshold = Summary(), _threshold(job, reference)
-    sides = [job.path(code) for code in languages]
+    summary, threshold = Summary(), _threshold(job, pipeline, reference)
+    sides = [job.path(code) for code in (pipeline.config.source, pipeline.config.target)]
     with (
         files.replace_file(sides[0]) as source_path,
         files.replace_file(sides[1]) as target_path,
         source_path.open("w", encoding="utf-8", newline="") as sources,
         target_path.open("w", encoding="utf-8", newline="") as targets,
     ):
-        for source, picked, given in _picked(job, reference):
+        for source, picked, given in _picked(job, pipeline, reference):
             summary.lines += 1
             reason = _dropped(source, picked, threshold)
             if reason:
                 summary.counts[reason] += 1
                 continue
             summary.kept += 1
-            text = picked["text"]
+            text = _in_form(picked, pipeline.config.input)
             sources.write(f"{source}\n")
             targets.write(f"{text}\n")
             summary.words.update(source=len(source.split()), translation=len(text.split()))
@@ -199,8 +204,15 @@ def write_pairs(job: Distillation, languages: tuple[str, str], reference: Path |
             summary.counts["repeated words"] += REPEATED.search(text) is not None
             if given is not None:
                 summary.words["reference"] += len(given.split())
-                summary.counts["equal to the reference"] += text == given
+                equal = _in_form(picked, pipeline.reference_form) == given
+                summary.counts["equal to the reference"] += equal
     return summary
+
+
+def _in_form(candidate: dict[str, Any], form: Form) -> str:
+    if form == "bpe":
+        return " ".join(candidate["subwords"])
+    return str(candidate["text" if form == "raw" else "tokenized"])
 
 
 def _dropped(source: str, picked: dict[str, Any], threshold: float) -> str:
@@ -218,24 +230,26 @@ def _per_subword(candidate: dict[str, Any]) -> float:
     return log_prob / (len(candidate["subwords"]) + 1)
 
 
-def _threshold(job: Distillation, reference: Path | None) -> float:
+def _threshold(job: Distillation, pipeline: TextPipeline, reference: Path | None) -> float:
     """The lowest log-probability per subword of a pair that is kept."""
     if job.keep >= 1:
         return -np.inf
-    picked = (each for source, each, _ in _picked(job, reference) if source.strip())
+    picked = (each for source, each, _ in _picked(job, pipeline, reference) if source.strip())
     scores = np.array([_per_subword(each) for each in picked])
     return float(np.quantile(scores, 1 - job.keep)) if len(scores) else -np.inf
 
 
 def _picked(
-    job: Distillation, reference: Path | None
+    job: Distillation, pipeline: TextPipeline, reference: Path | None
 ) -> Iterator[tuple[str, dict[str, Any], str | None]]:
-    """Source, translation and reference of each line."""
+    """Source, translation and reference, as the teacher would write it, of each line."""
     import sacrebleu
 
     score: Any = {"chrf": sacrebleu.sentence_chrf, "bleu": sacrebleu.sentence_bleu}[job.metric]
-    given = repeat(None) if reference is None else read_lines(reference, empty="allow")
-    records = read_lines(job.candidates, empty="allow")
+    given: Iterable[str | None] = repeat(None)
+    if reference is not None:
+        given = map(pipeline.target.reference, read_lines(reference, empty="allow"))
+    records = _records(job.candidates)
     pairs = zip(records, given, strict=False) if reference is None else zip_longest(records, given)
     for number, (line, wanted) in enumerate(pairs, 1):
         if line is None or (wanted is None and reference is not None):
@@ -244,10 +258,17 @@ def _picked(
         record = json.loads(line)
         candidates = record["translations"]
         if job.pick == "reference" and wanted is not None:
-            picked = max(candidates, key=lambda each: score(each["text"], [wanted]).score)
+            form = pipeline.reference_form
+            picked = max(candidates, key=lambda each: score(_in_form(each, form), [wanted]).score)
         else:
             picked = candidates[0]
         yield record["source"], picked, wanted
+
+
+def _records(path: Path) -> Iterator[str]:
+    """The lines of our own file, however long they are."""
+    with path.open(encoding="utf-8", newline="\n") as file:
+        yield from file
 
 
 def check_prefix(job: Distillation, *, overwrite: bool) -> None:

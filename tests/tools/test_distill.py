@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from unittest.mock import ANY
 
 import pytest
 
-from nmtdeep import load
+from nmtdeep import checkpoint, load
+from nmtdeep.checkpoint import load_model
 from nmtdeep.config.decoding import DecodingOptions
 from nmtdeep.errors import UserError
 from nmtdeep.preprocessing.progress import ProgressBar
+from nmtdeep.text.pipeline import TextPipeline
 from nmtdeep.tools.distill import Distillation, check_prefix, distill
+from nmtdeep.training.state import Progress
 
 SEARCH = {"beam": 3, "device": "cpu", "threads": 1}
 
@@ -50,6 +55,54 @@ def test_the_hypothesis_nearest_to_the_reference_is_picked(tiny_run, job):
     summary = run(tiny_run, job)
     assert lines_of(job, "de") == last
     assert summary.counts["equal to the reference"] == 10
+
+
+def teacher_of(tiny_run, path, **text):
+    """The tiny run as if its text had these settings."""
+    config = tiny_run.pipeline.config.model_copy(update=text)
+    sides = tiny_run.pipeline.source, tiny_run.pipeline.target
+    models, vocabularies = zip(*((side.model, side.vocabulary) for side in sides), strict=True)
+    loaded = load_model(tiny_run.path)
+    pipeline = TextPipeline.of(config, models, vocabularies)
+    recipe = loaded.recipe.model_copy(update={"text": config})
+    state = Progress(update=20).to_json()
+    tensors = checkpoint.weights(loaded.model)
+    checkpoint.save(
+        path, tensors=tensors, optimizer={}, state=state, recipe=recipe, pipeline=pipeline
+    )
+    return path
+
+
+def test_the_target_has_the_form_of_the_source(tiny_run, job):
+    teacher = teacher_of(tiny_run, job.out.with_name("teacher"), input="tokenized")
+    options = DecodingOptions(**SEARCH)
+    found = load(teacher, **SEARCH).translations(tiny_run.sources)
+    expected = [each.candidates[0].tokenized for each in found]
+    distill([teacher], job, options, progress=ProgressBar("none"))
+    assert lines_of(job, "de") == expected
+
+
+def test_references_are_compared_as_the_teacher_writes(tiny_run, job):
+    teacher = teacher_of(tiny_run, job.out.with_name("teacher"), lowercase=True)
+    found = load(teacher, n_best=3, **SEARCH).translations(tiny_run.sources)
+    last = [each.candidates[-1].text for each in found]
+    target = "".join(f"{text.upper()}\n" for text in [*last, "nothing"])
+    job.train.with_suffix(".de").write_text(target, encoding="utf-8")
+    job = Distillation(job.train, job.out, "reference")
+    summary = distill([teacher], job, DecodingOptions(**SEARCH), progress=ProgressBar("none"))
+    lower = [text.lower() for text in last]
+    assert [text.lower() for text in lines_of(job, "de")] == lower
+    assert summary.counts["equal to the reference"] == sum(text == text.lower() for text in last)
+
+
+def test_other_files_of_the_name_are_no_reference_and_records_may_be_long(tiny_run, job):
+    job.train.with_name("train.de.bak").write_text("another\n", encoding="utf-8")
+    summary = run(tiny_run, job)
+    lines = job.candidates.read_text(encoding="utf-8").splitlines()
+    first = json.loads(lines[0])
+    first["source"] = "long " * 300_000
+    job.candidates.write_text("\n".join([json.dumps(first), *lines[1:]]) + "\n", encoding="utf-8")
+    assert run(tiny_run, job) == replace(summary, words=ANY) and summary.kept == 10
 
 
 def test_the_pairs_of_the_highest_log_probability_are_kept(tiny_run, job):
