@@ -83,7 +83,11 @@ def grow(
     progress = _progress(old, recipe, restart_lr)
     about = {"kind": checkpoint.GROWN, "source": str(old.path), **maps}
     with open_run(out, recipe, old.pipeline) as run:
-        path = run.save(checkpoint.weights(model), None, progress, planned=True, **about)
+        try:
+            path = run.save(checkpoint.weights(model), None, progress, planned=False, **about)
+        except BaseException:
+            checkpoint.discard(out / checkpoint.CONFIG)  # or train would begin with random weights
+            raise
     warned = list(growth(old.recipe.model, recipe.model))
     return GrownRun(path, old.path, maps, _more(recipe, progress), warned)
 

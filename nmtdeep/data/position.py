@@ -29,6 +29,10 @@ class DataPosition(NamedTuple):
         """Epochs done; there is only one corpus."""
         return self.epoch
 
+    def epochs_begun(self, corpus: str | None) -> int:
+        """Epochs done, and one more inside an epoch."""
+        return self.epoch + (self.next_in_epoch > 0)
+
     def in_new_epoch(self) -> DataPosition:
         """The start of the next epoch, if this is not the start of one."""
         return DataPosition(self.epoch + 1) if self.next_in_epoch else self
@@ -62,6 +66,10 @@ class MixedPosition(NamedTuple):
     def epochs_of(self, corpus: str | None) -> int:
         """Epochs of a corpus that are done; None: of the first one."""
         return self.corpora[corpus or next(iter(self.corpora))].epoch
+
+    def epochs_begun(self, corpus: str | None) -> int:
+        """Epochs of a corpus that are done, and one more inside an epoch."""
+        return self.corpora[corpus or next(iter(self.corpora))].epochs_begun(corpus)
 
     def in_new_epoch(self) -> MixedPosition:
         """The position at the start of an epoch of each corpus; what is left of others is lost."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,6 +10,8 @@ from statistics import fmean
 from typing import Literal
 
 from nmtdeep.config.training import Training
+from nmtdeep.data.plan import mixture_probabilities
+from nmtdeep.training.setup import Setup
 from nmtdeep.training.state import FittedUpdates, Progress
 
 # Updates that are timed before the number is fixed; the first ones of a process are slower.
@@ -24,12 +27,12 @@ class Pace:
     """Times the parts of a training until its number of updates is fixed.
 
     Args:
-        valid_tokens, epoch_tokens: target tokens of the validation set and of an epoch.
+        valid_tokens, epoch_tokens: target tokens of the validation set and of `epoch_tokens`.
         clock: seconds since some moment.
     """
 
     def __init__(
-        self, valid_tokens: int, epoch_tokens: int, clock: Callable[[], float] = time.perf_counter
+        self, valid_tokens: int, epoch_tokens: float, clock: Callable[[], float] = time.perf_counter
     ) -> None:
         self._valid_tokens = valid_tokens
         self._epoch_tokens = epoch_tokens
@@ -77,6 +80,14 @@ class Pace:
     def updates_of_epoch(self) -> float:
         """Updates of an epoch, by the target tokens of those that were timed."""
         return self._epoch_tokens * len(self._seconds["update"]) / max(self._tokens, 1)
+
+
+def epoch_tokens(setup: Setup, corpus: str | None = None) -> float:
+    """Target tokens of all corpora that are read in an epoch of one; None: of the first one."""
+    corpora = setup.training_corpora
+    name = corpus or next(iter(corpora))
+    drawn = mixture_probabilities(setup.recipe.training.mixture, corpora)[name]
+    return len(corpora[name].target.tokens) / drawn if drawn else math.inf
 
 
 def continued(settings: Training, progress: Progress) -> Progress:

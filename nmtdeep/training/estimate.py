@@ -12,7 +12,7 @@ from nmtdeep.config.recipe import Recipe
 from nmtdeep.data.corpus import opened
 from nmtdeep.devices import kept_settings, resolve_device
 from nmtdeep.tables import describe
-from nmtdeep.training.budget import TIMED, Pace
+from nmtdeep.training.budget import TIMED, Pace, epoch_tokens
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.launch import use_threads
 from nmtdeep.training.memory import peak_memory
@@ -79,13 +79,15 @@ def _stages(setup: Setup, clock: Callable[[], float]) -> Iterator[StageEstimate]
     """The stages up to the end of the training, whichever of its limits that is."""
     training, done, epochs, seconds = setup.recipe.training, 0.0, 0.0, 0.0
     for number in range(len(training.stages) or 1):
-        pace, timed, memory = _trial(setup.at_stage(number), number, clock)
+        at = setup.at_stage(number)
+        pace, timed, memory = _trial(at, number, clock)
         update, end = pace.costs(training)
         an_epoch = pace.updates_of_epoch
         length = float("inf")
         if training.stages:
             stage = training.stages[number]
-            length = stage.updates or (stage.epochs or float("inf")) * an_epoch
+            counted = epoch_tokens(at, stage.epochs_of) / epoch_tokens(at)
+            length = stage.updates or (stage.epochs or float("inf")) * an_epoch * counted
         if training.max_updates != "auto":
             length = min(length, training.max_updates - done)
         if training.max_epochs is not None:
@@ -105,8 +107,7 @@ def _trial(setup: Setup, stage: int, clock: Callable[[], float]) -> tuple[Pace, 
     trainer, progress = Trainer(setup), Progress(stage=stage)
     trainer.check_largest_batch(progress.position)
     memory = peak_memory(setup.device)
-    valid, first = (setup.data.corpus(name) for name in ("valid", setup.data.training[0]))
-    pace = Pace(len(valid.target.tokens), len(first.target.tokens), clock)
+    pace = Pace(len(setup.data.corpus("valid").target.tokens), epoch_tokens(setup), clock)
     began, timed = clock(), 0
     for timed, coming in enumerate(upcoming(setup, progress), 1):
         trainer.train(coming.batches, progress)

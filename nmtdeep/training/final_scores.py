@@ -22,7 +22,7 @@ from nmtdeep.scoring.stored import store, stored_scores
 from nmtdeep.scoring.warnings import without_ter
 from nmtdeep.training import starting
 from nmtdeep.training.ranks import Ranks
-from nmtdeep.training.run_directory import CANDIDATE, LOG
+from nmtdeep.training.run_directory import CANDIDATE, LOG, locked
 from nmtdeep.training.setup import Setup
 from nmtdeep.training.validation import comet_of, translated, validate
 from nmtdeep.units import counted
@@ -57,7 +57,7 @@ def finish(
     stored = stored_scores(run, checkpoint.locate(run))
     recipe = starting.tokenized(recipe, read_config(run / checkpoint.CONFIG))
     setup = Setup(recipe, corpora, Ranks(device=resolve_device(device)))
-    with (run / LOG).open("a", encoding="utf-8") as log:
+    with locked(run), (run / LOG).open("a", encoding="utf-8") as log:
 
         def say(text: str) -> None:
             tables.say(printable(text), sys.stdout)

@@ -18,10 +18,17 @@ from nmtdeep.devices import keep_compiled, kept_settings
 from nmtdeep.errors import UserError
 from nmtdeep.files import SUMS
 from nmtdeep.training import stage_control
-from nmtdeep.training.budget import Pace, continued
+from nmtdeep.training.budget import Pace, continued, epoch_tokens
 from nmtdeep.training.energy import Meter
 from nmtdeep.training.feed import upcoming
-from nmtdeep.training.launch import is_launched, join_ranks, launch, noted_signals, use_threads
+from nmtdeep.training.launch import (
+    is_launched,
+    is_restarted,
+    join_ranks,
+    launch,
+    noted_signals,
+    use_threads,
+)
 from nmtdeep.training.memory import is_out_of_memory, peak_memory, release
 from nmtdeep.training.opening import check, opening
 from nmtdeep.training.ranks import Ranks
@@ -76,7 +83,8 @@ def train(
             progress, newest = Progress(), ""
             if ranks.is_first:
                 text, digest = corpora.pipeline, corpora.digest
-                directory = open_run(out, recipe, text, overwrite=job.overwrite, corpus=digest)
+                overwrite = job.overwrite and not is_restarted()
+                directory = open_run(out, recipe, text, overwrite=overwrite, corpus=digest)
                 run = opened_files.enter_context(directory)
                 if path := run.newest():
                     progress, newest = Progress.of(path), path.name
@@ -127,8 +135,9 @@ class _Loop:
         for change in self.run.changes:
             say(f"changed: {change}")
         if self.setup.ranks.is_first:
+            self.run.accept()
             self.run.drop_results()
-        stopped = 0
+        started, stopped = self.recorder.clock() - progress.seconds, 0
         while not (stopped or stage_control.stop_reason(recipe, progress)):
             if stage_control.stage_ended(recipe, progress):
                 progress = stage_control.next_stage(recipe, progress)
@@ -138,7 +147,8 @@ class _Loop:
                 else:
                     trainer = trainer.grown(stage)
                 say(stage_control.announcement(recipe, progress))
-            progress, stopped = self._train_stage(trainer, progress)
+                continue  # its first epoch may be one too many
+            progress, stopped = self._train_stage(trainer, progress, started)
         if graphs := trainer.graphs():
             say(graphs)
         self.recorder.log(self.meter.summary(progress))
@@ -147,23 +157,25 @@ class _Loop:
             name = signal.Signals(stopped).name
             say(f"stopped by {name}, saved at update {update}; run the same command to resume")
             return stopped
+        if self.setup.ranks.is_first:
+            self.run.drop_results()  # an average of before the end
         say(f"done after {counted(update, 'update')}: {reason}")
         if warning := stage_control.linear_not_finished(recipe, progress):
             say(warning)
-        return 0
+        return stopped or (self.signals[0] if self.signals else 0)
 
-    def _train_stage(self, trainer: Trainer, progress: Progress) -> tuple[Progress, int]:
+    def _train_stage(
+        self, trainer: Trainer, progress: Progress, started: float
+    ) -> tuple[Progress, int]:
         """One stage: the progress at its end, and the number of the signal that stopped it, or 0.
 
         All decisions are functions of `progress`, the same in every rank.
         """
         recipe, ranks, recorder = self.setup.recipe, self.setup.ranks, self.recorder
-        settings, data = recipe.training, self.setup.data
-        started = recorder.clock() - progress.seconds
+        settings, valid = recipe.training, self.setup.data.corpus("valid")
         self._try_largest_batch(trainer, progress)
         recorder.restart()
-        valid, first = (data.corpus(name) for name in ("valid", data.training[0]))
-        pace = Pace(len(valid.target.tokens), len(first.target.tokens), recorder.clock)
+        pace = Pace(len(valid.target.tokens), epoch_tokens(trainer.setup), recorder.clock)
         for coming in upcoming(trainer.setup, progress):
             before, batches = progress, coming.batches
             results = trainer.train(batches, progress)

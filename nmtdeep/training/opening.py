@@ -101,7 +101,15 @@ def _check_mixture(setup: Setup, stage: int) -> None:
     """Check that a stage mixes known corpora, and reads the one whose epochs are its length."""
     recipe, corpora = setup.recipe, setup.training_corpora
     drawn = mixture_probabilities(recipe.at_stage(stage).training.mixture, corpora)
-    if not recipe.training.stages:
+    training, first = recipe.training, next(iter(corpora))
+    if not training.stages:
+        every = training.validation.every, training.checkpoints.every
+        if not drawn[first] and (training.max_epochs or not all(isinstance(n, int) for n in every)):
+            raise UserError(
+                f"epochs are those of {first}, which is not in the mixture",
+                where="training.mixture",
+                hint="set lengths and intervals in updates, or draw from it, too",
+            )
         return
     of = recipe.training.stages[stage].epochs_of or next(iter(corpora))
     if recipe.training.stages[stage].epochs and not drawn.get(of):
@@ -118,6 +126,9 @@ def opening(setup: Setup, progress: Progress) -> str:
     with torch.device("meta"):
         model = empty_model(stage)
     freeze(model, stage.recipe.training.frozen)
+    if not any(each.requires_grad for each in model.parameters()):
+        what, hint = "leaves nothing to train", "freeze less"
+        raise UserError(what, where="training.frozen", hint=hint)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     section, update = stage.recipe.model, progress.update
     lines = [

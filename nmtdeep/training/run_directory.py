@@ -151,6 +151,10 @@ class RunDirectory:
         self.prune()
         drop_records_after(progress.update, self.path / RECORDS)
 
+    def accept(self) -> None:
+        """Store the recipe, which may have changed, before it is trained with."""
+        _write_config(self.path, self.recipe)
+
     def drop_results(self) -> None:
         """Delete average and scores: they belong to fewer updates than the run will have."""
         (self.path / SCORES).unlink(missing_ok=True)
@@ -198,6 +202,28 @@ def open_run(
     """
     run = check_run(path, recipe, pipeline, overwrite=overwrite, corpus=corpus)
     path.mkdir(parents=True, exist_ok=True)
+    with locked(path):
+        if overwrite:
+            outputs = (path / name for name in OUTPUTS)
+            for entry in (*outputs, *path.glob("checkpoint_*"), *path.glob(".checkpoint_*")):
+                checkpoint.discard(entry)
+        if not checkpoint.saved(path):
+            run.accept()
+        pipeline.save(path / checkpoint.TEXT)
+        for update, saved in checkpoint.saved(path).items():
+            saved.rename(path / f"checkpoint_{update}")  # the copy of a link may be the only one
+        if not checkpoint.saved(path):
+            run.begin()
+        yield run
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Lock a run until the end of the block.
+
+    Raises:
+        UserError: if another process has locked it.
+    """
     with (path / LOCK).open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -206,17 +232,7 @@ def open_run(
             raise UserError("another process is training there", where=path, hint=hint) from error
         except OSError:  # a disk without locks
             pass
-        if overwrite:
-            outputs = (path / name for name in OUTPUTS)
-            for entry in (*outputs, *path.glob("checkpoint_*"), *path.glob(".checkpoint_*")):
-                checkpoint.discard(entry)
-        _write_config(path, run.recipe)
-        pipeline.save(path / checkpoint.TEXT)
-        for update, saved in checkpoint.saved(path).items():
-            saved.rename(path / f"checkpoint_{update}")  # the copy of a link may be the only one
-        if not checkpoint.saved(path):
-            run.begin()
-        yield run
+        yield
 
 
 def check_run(
@@ -274,10 +290,13 @@ def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline, corpus: str)
     recipe = starting.stored_start(recipe, before.training.start_from, path)
     recipe = starting.tokenized(recipe, before)
     changes = differences(before.model_dump(), recipe.model_dump())
-    # Scores of another COMET model or beam cannot be compared with the best so far.
+    # Figures by another loss, COMET model or beam cannot be compared with the best so far.
     best_by = recipe.training.validation.best_by
-    compared = {"loss": (), "comet": ("beam", "comet")}.get(best_by, ("beam",))
-    fixed = (*FIXED, *(f"training.validation.{key}" for key in compared))
+    compared = {
+        "loss": ("label_smoothing", "regularizer"),
+        "comet": ("validation.beam", "validation.comet"),
+    }.get(best_by, ("validation.beam",))
+    fixed = (*FIXED, *(f"training.{key}" for key in compared))
     fatal = [key for key in changes if key.startswith(fixed) and not key.startswith(FREE)]
     if fatal:
         raise UserError(

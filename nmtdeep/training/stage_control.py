@@ -27,7 +27,8 @@ def stop_reason(recipe: Recipe, progress: Progress) -> str:
         return f"all {len(stages)} stages are complete"
     if settings.max_minutes is not None and progress.seconds >= settings.max_minutes * 60:
         return f"max_minutes {settings.max_minutes:g} reached"
-    if patience and progress.validations_since_best >= patience:
+    bored = patience and progress.validations_since_best >= patience
+    if bored and not stage_ended(recipe, progress):  # patience starts again in the next stage
         return f"no better validation in the last {patience}, best at update {progress.best_update}"
     return ""
 
@@ -62,7 +63,7 @@ def next_stage(recipe: Recipe, progress: Progress) -> Progress:
         progress,
         stage=progress.stage + 1,
         stage_update=progress.update,
-        stage_epoch=progress.position.epochs_of(counted),
+        stage_epoch=progress.position.epochs_begun(counted),
     )
     if keeps_model(recipe, progress.stage):
         return progress

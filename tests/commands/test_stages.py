@@ -20,7 +20,7 @@ STAGES = (
     "training.stages=[{encoder: 1, decoder: 1, updates: 3}, "
     "{encoder: 2, decoder: 1, epochs: 1, max_tokens: 300}, {tokens_per_update: 500}]",
     "training.growth.strategy=copy_top_layer",
-    "training.max_updates=14",
+    "training.max_updates=18",
 )
 LOOP = "nmtdeep.training.loop"
 LOSS = "nmtdeep.training.loss:smoothed_cross_entropy"
@@ -46,7 +46,7 @@ def depth(checkpoint: Path) -> tuple[int, int]:
 def test_one_run_grows_from_stage_to_stage(nmtdeep, staged):
     assert depth(staged / "checkpoint_last") == (4, 2)
     lines = records(staged, "train")
-    assert [record["update"] for record in lines] == list(range(1, 15))
+    assert [record["update"] for record in lines] == list(range(1, 19))
     assert [record["stage"] for record in lines] == sorted(record["stage"] for record in lines)
     assert [record["stage"] for record in lines[:4]] == [1, 1, 1, 2]
     rates = [record["lr"] for record in lines]

@@ -40,7 +40,7 @@ def test_torchrun_restarts_stops_and_equals_processes(nmtdeep, double, tmp_path)
     script, run = tmp_path / "interrupted.py", tmp_path / "run"
     script.write_text(INTERRUPTED)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    arguments = [str(word) for word in words(str(run), *DOUBLE)]
+    arguments = [str(word) for word in words(str(run), *DOUBLE, "--overwrite")]
     done = subprocess.run(
         [*torchrun, "--nproc-per-node=2", "--max-restarts=1", script, *arguments],
         check=False,

@@ -57,7 +57,7 @@ def test_new_batches_begin_an_epoch():
     assert (moved.position, moved.stage) == (DataPosition(5), 2)
     assert (moved.stage_update, moved.stage_epoch) == (140, 5)
     same = next_stage(recipe([*STAGES[:2], {}]), here)
-    assert (same.position, same.stage_epoch) == (DataPosition(4, 7), 4)
+    assert (same.position, same.stage_epoch) == (DataPosition(4, 7), 5)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from nmtdeep.config.training import Training
 from nmtdeep.data.batch import RankBatches, read_batch
 from nmtdeep.errors import UserError
 from nmtdeep.growing import grow
-from nmtdeep.model.build import build
+from nmtdeep.model.build import build, initialize
 from nmtdeep.training.run_directory import open_run
 from nmtdeep.training.schedule import learning_rate
 from nmtdeep.training.setup import Setup
@@ -169,6 +169,7 @@ def test_random_layers_with_admin_are_refused_without_sentences_to_measure(tiny_
     recipe = recipe_from(tiny_run, None, model__encoder=DEEPER | {"residual": "admin"})
     text = tiny_run.data.pipeline
     model = build(recipe.model, **text.sizes)
+    initialize(model, recipe.model, seed=1)
     with open_run(tmp_path / "run", recipe, text) as run:
         run.save(checkpoint.weights(model), None, Progress(), planned=True)
     for strategy, refused in (("random", True), ("copy_top_layer", False)):
