@@ -75,7 +75,8 @@ def _tokenizer(config: Text, language: str) -> Moses | Protected:
     if language == CHINESE and config.chinese == "jieba":
         tokenizer: Moses = jieba(aggressive_hyphens=hyphens)
     else:
-        tokenizer = moses(language, aggressive_hyphens=hyphens)
+        escape = isinstance(config.tokenizer, MosesBpe) and config.tokenizer.escape
+        tokenizer = moses(language, aggressive_hyphens=hyphens, escape=escape)
     is_protected = isinstance(config.tokenizer, MosesBpe) and config.tokenizer.rules == "protected"
     return Protected(tokenizer) if is_protected else tokenizer
 

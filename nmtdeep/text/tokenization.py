@@ -1,6 +1,7 @@
 """Moses' normalizer, tokenizer and detokenizer for one language (by sacremoses).
 
-Nothing is ever XML-escaped: `&`, `|`, `<`, `[`, `'` and `"` stay what they are, both ways.
+Nothing is XML-escaped: `&`, `|`, `<`, `[`, `'` and `"` stay what they are, both ways, unless a
+recipe asks for it.
 
 One difference from calling sacremoses line by line: Moses' Perl normalizer sees the line with its
 newline, so that for German, Spanish and French its rule `."` -> `".` also acts at the end of the
@@ -39,9 +40,12 @@ def is_known(language: str) -> bool:
 class Moses:
     """Normalize, tokenize and detokenize lines of one language."""
 
-    def __init__(self, language: str, *, aggressive_hyphens: bool = False) -> None:
+    def __init__(
+        self, language: str, *, aggressive_hyphens: bool = False, escape: bool = False
+    ) -> None:
         self.language = language
         self.aggressive_hyphens = aggressive_hyphens
+        self.escape = escape
         self._tokenizer = _Tokenizer(lang=language)
         self._detokenizer = MosesDetokenizer(lang=language)
         if language == "cs":
@@ -60,13 +64,13 @@ class Moses:
         return line.strip()
 
     def tokenize(self, line: str) -> list[str]:
-        """Moses' tokenizer.perl -no-escape (and -a with aggressive hyphens): a list of words."""
+        """Moses' tokenizer.perl (-no-escape without `escape`, -a with aggressive hyphens)."""
         hyphens = self.aggressive_hyphens
-        return self._tokenizer.tokenize(line, aggressive_dash_splits=hyphens, escape=False)
+        return self._tokenizer.tokenize(line, aggressive_dash_splits=hyphens, escape=self.escape)
 
     def detokenize(self, words: Sequence[str]) -> str:
-        """Moses' detokenizer.perl, without unescaping: one line."""
-        return self._detokenizer.detokenize(words, unescape=False)
+        """Moses' detokenizer.perl, which undoes `escape`: one line."""
+        return self._detokenizer.detokenize(words, unescape=self.escape)
 
 
 def _linear(pattern: str, replacement: str) -> Substitution:

@@ -39,6 +39,16 @@ def test_nothing_is_escaped():
     assert moses("en").detokenize(["&amp;", "&lt;"]) == "&amp; &lt;"
 
 
+def test_escapes_of_moses_come_and_go():
+    line = "It's \"Tom's\" car & dog [x] <y> a|b"
+    words = moses("en", escape=True).tokenize(line)
+    assert words == MosesTokenizer("en").tokenize(line, escape=True)
+    assert {"&apos;s", "&quot;", "&amp;"} <= {*words}
+    assert moses("en", escape=True).detokenize(words) == moses("en").detokenize(
+        moses("en").tokenize(line)
+    )
+
+
 def test_aggressive_hyphens_are_split_and_closed_again():
     tokenizer = moses("en", aggressive_hyphens=True)
     words = tokenizer.tokenize("a well-known fact")

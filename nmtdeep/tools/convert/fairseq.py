@@ -83,7 +83,9 @@ def convert(
             raise UserError(f"{len(paths)} files", where=option, hint=hint)
     conversion = FairseqConversion(path, dictionaries)
     languages = conversion.languages(conversion.settings, source, target)
-    recipe = conversion.recipe("fairseq checkpoint", languages | _text(text))
+    types = (token for each in conversion.vocabularies for token in each.tokens)
+    escape = any("&apos;" in token or "&quot;" in token for token in types)
+    recipe = conversion.recipe("fairseq checkpoint", languages | _text(text, escape=escape))
     codes = [Bpe(load_merges(file, hint=CODES_HINT)) for file in text.bpe or ()]
     pair = (codes[0], codes[-1]) if codes else (None, None)
     pipeline = TextPipeline.of(recipe.text, pair, conversion.vocabularies)
@@ -91,10 +93,10 @@ def convert(
     return recipe, pipeline
 
 
-def _text(text: TextOptions) -> dict[str, Any]:
+def _text(text: TextOptions, *, escape: bool) -> dict[str, Any]:
     keys = ("normalize", "lowercase", "aggressive_hyphens")
     same: dict[str, Any] = {key: getattr(text, key) for key in keys}
-    same["tokenizer"] = {"type": "moses_bpe", "rules": "original"}
+    same["tokenizer"] = {"type": "moses_bpe", "rules": "original", "escape": escape}
     if not text.bpe:
         return same | {"bpe": "none", "input": "bpe"}
     kind = "joint" if len(text.bpe) == 1 else "separate"

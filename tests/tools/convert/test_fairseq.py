@@ -53,6 +53,18 @@ def ours(ids: list[int], count: int) -> list[int]:
     return [rows(count).index(id) for id in ids]
 
 
+@pytest.mark.parametrize("escaped", [True, False])
+def test_a_dictionary_of_escaped_words_is_that_of_escaped_text(escaped, tmp_path):
+    file, dictionaries = written(tmp_path, FairseqLike(sharing="none"))
+    for path in dictionaries:
+        text = path.read_text()
+        path.write_text(text.replace("w0 ", "&apos;s ") if escaped else text)
+    _, pipeline = convert(file, dictionaries, tmp_path / "out", TextOptions())
+    assert pipeline.config.tokenizer.escape is escaped
+    shown = "It's" if escaped else "It &apos;s"
+    assert pipeline.target.join(["It", "&apos;s"]) == shown
+
+
 @pytest.mark.parametrize("choices", CHOICES, ids=str)
 def test_logits_are_equal(choices, tmp_path):
     like = FairseqLike(**choices)
