@@ -67,10 +67,7 @@ class MosesBpe(Section):
         "invisible characters come back as they were; original: Moses' rules only, as in published "
         "results and in text prepared before this key existed",
     )
-    escape: Bool = later(
-        False,
-        "words have Moses' escapes (`&apos;`), as many models of fairseq; translations do not",
-    )
+    escape: Bool = later(False, "words have Moses' escapes, `&apos;`, as in many fairseq models")
 
 
 class Sampling(Section):

@@ -62,7 +62,7 @@ def test_a_dictionary_of_escaped_words_is_that_of_escaped_text(escaped, tmp_path
     _, pipeline = convert(file, dictionaries, tmp_path / "out", TextOptions())
     assert pipeline.config.tokenizer.escape is escaped
     shown = "It's" if escaped else "It &apos;s"
-    assert pipeline.target.join(["It", "&apos;s"]) == shown
+    assert pipeline.source.join(["It", "&apos;s"]) == shown
 
 
 @pytest.mark.parametrize("choices", CHOICES, ids=str)
