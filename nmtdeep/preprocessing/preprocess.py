@@ -45,7 +45,7 @@ from nmtdeep.preprocessing.summary import (
     write_index,
 )
 from nmtdeep.preprocessing.transforms import Pair
-from nmtdeep.text.pipeline import TextPipeline
+from nmtdeep.text.pipeline import Model, Side, TextPipeline
 from nmtdeep.text.sentencepiece import SentencePiece
 from nmtdeep.text.vocabulary import Vocabulary
 
@@ -196,7 +196,10 @@ class Preprocessing:
         """Words to subwords (in another temporary file); drops what cleaning drops from train."""
         report, first, clean = self.reports[split], 1, self.text.clean
         is_training = split in self.training
-        stage = partial(transforms.segment, models=models, clean=clean, keep=not is_training)
+        splits: Sequence[Model | Side] = models
+        if isinstance(self.pipeline, TextPipeline) and isinstance(models[0], SentencePiece):
+            splits = self.pipeline.source, self.pipeline.target
+        stage = partial(transforms.segment, models=splits, clean=clean, keep=not is_training)
         tokenized = self.temporary(split, "tokenized")
         dropped = repeated & (is_training and clean.duplicates == "drop")
         rows = (

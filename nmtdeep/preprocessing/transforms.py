@@ -15,7 +15,7 @@ import numpy.typing as npt
 from nmtdeep.config.text import Clean, MosesBpe, Text
 from nmtdeep.preprocessing.language import other_language
 from nmtdeep.text.lines import Unreadable
-from nmtdeep.text.pipeline import Model, words_of
+from nmtdeep.text.pipeline import Model, Side, words_of
 from nmtdeep.text.sentencepiece import SentencePiece
 from nmtdeep.text.vocabulary import EOS, UNK, Vocabulary
 
@@ -112,12 +112,17 @@ class Segmented(NamedTuple):
 
 
 def segment(
-    pairs: Sequence[tuple[str, str, str]], models: Sequence[Model], clean: Clean, *, keep: bool
+    pairs: Sequence[tuple[str, str, str]],
+    models: Sequence[Model | Side],
+    clean: Clean,
+    *,
+    keep: bool,
 ) -> Segmented:
     """Split into subwords and find the pairs that cleaning drops; `keep` keeps them all.
 
     Args:
         pairs: words of both sides, and why the pair is to be dropped, if that is known.
+        models: of both sides; a side itself knows the codes of target languages.
     """
     result = Segmented([], (Counter(), Counter()), [], [0, 0])
     for index, (*pair, known) in enumerate(pairs):
@@ -141,8 +146,8 @@ def segment(
     return result
 
 
-def _subwords(line: str, model: Model) -> list[str]:
-    if isinstance(model, SentencePiece):
+def _subwords(line: str, model: Model | Side) -> list[str]:
+    if isinstance(model, Side | SentencePiece):
         return model.split(line)
     words = line.split()
     return words if model is None else model.split(words)

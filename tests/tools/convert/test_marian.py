@@ -8,8 +8,12 @@ import torch
 from untrusted.strangers import Payload
 
 from nmtdeep import checkpoint
+from nmtdeep.config.recipe import Recipe
+from nmtdeep.data.corpus import DataDirectory
 from nmtdeep.errors import CheckpointError, UserError
 from nmtdeep.model.layers.positions import sinusoids
+from nmtdeep.preprocessing.inputs import CorpusFiles
+from nmtdeep.preprocessing.preprocess import Preprocessing
 from nmtdeep.text.vocabulary import EOS, PAD, SPECIALS
 from nmtdeep.tools.convert.marian import convert
 from nmtdeep.tools.export.exporter import export_huggingface
@@ -164,6 +168,13 @@ def test_a_line_may_begin_with_the_code_of_a_target_language(tmp_path):
     split = pipeline.source.split
     assert split(">>fra<< a line") == [">>fra<<", *split("a line")]
     assert split(">>deu<< a line")[0] != ">>deu<<"
+    for language, line in zip(("en", "de"), (">>fra<< a line", "eine Zeile"), strict=True):
+        (tmp_path / f"train.{language}").write_text(f"{line}\n", encoding="utf-8")
+    recipe = Recipe.model_validate({"text": pipeline.config.model_dump()})
+    corpus = CorpusFiles(tmp_path / "train", tmp_path / "train")
+    Preprocessing(recipe, corpus, pipeline=pipeline, out=tmp_path / "data").run()
+    (stored,) = DataDirectory.open(tmp_path / "data").corpus("train").source
+    assert stored.tolist() == pipeline.source.encode(">>fra<< a line")
     transformers = pytest.importorskip("transformers")
     theirs = transformers.MarianTokenizer.from_pretrained(tmp_path / "theirs")
     assert theirs.tokenize(">>fra<< a line") == split(">>fra<< a line")
