@@ -160,16 +160,8 @@ CASES = {
     "depth-scaled": depth_scaled(0.5, False),
     "depth-scaled, release": depth_scaled(0.25, True),
     "deep_norm": ("deep_norm", "deep_norm", deep_norm, "normal", (1 / D, "normal")),
-    "t_fixup": (
-        "t_fixup",
-        "no_norm",
-        t_fixup,
-        "uniform",
-        (T_FIXUP["decoder"] ** 2 / D, "normal"),
-    ),
+    "t_fixup": ("t_fixup", "no_norm", t_fixup, "uniform", (T_FIXUP["decoder"] ** 2 / D, "normal")),
 }
-
-
 # Of an output matrix that is no embedding, where that is not the tables'.
 OUTPUT = {"lipschitz": (0.25 / D / 3, "uniform"), "t_fixup": (1 / D, "normal")}
 
@@ -185,14 +177,10 @@ def test_matrices_and_tables_have_the_variance_of_the_formula(
     for block in blocks(model):
         check(block.values, variance(block), law)
     output = OUTPUT.get(described.initializer.type, tables)
-    embeddings = (model.source_embedding.weight, model.target_embedding.weight)
-    for table, expected in (
-        (embeddings[0], tables),
-        (embeddings[1], tables),
-        (model.output.weight, output),
-    ):
-        check(table[1:], *expected)
-        assert not table[0].any(), "the padding row stays zero"
+    parts = {model.source_embedding: tables, model.target_embedding: tables, model.output: output}
+    for part, expected in parts.items():
+        check(part.weight[1:], *expected)
+        assert not part.weight[0].any(), "the padding row stays zero"
 
 
 def test_each_stack_can_have_an_initializer_of_its_own(made):
