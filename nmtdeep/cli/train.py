@@ -98,7 +98,7 @@ def train(
             or that of --from.
         out: Run directory; an interrupted run is resumed. Required, unless --dry-run.
         dry_run: Print config and parameters; train nothing.
-        estimate: With --dry-run: also print updates and hours, from a trial of about a minute.
+        estimate: With --dry-run: also print updates and hours, from a trial of at most 50 updates.
         overwrite: Start from the beginning: delete the training in --out.
         final_scores: Translate and score the validation and test sets after the last update.
             Default: only if the model has learned something.

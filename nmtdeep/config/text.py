@@ -69,6 +69,13 @@ class MosesBpe(Section):
     )
     escape: Bool = later(False, "words have Moses' escapes, `&apos;`, as in many fairseq models")
 
+    @model_validator(mode="after")
+    def _rules_that_escape(self) -> MosesBpe:
+        if self.escape and self.rules == "protected":
+            hint = "set rules: original"
+            raise ConflictError("protected rules keep escapes as they are", "escape", hint=hint)
+        return self
+
 
 class Sampling(Section):
     """Other segmentations at training time, drawn again in each epoch."""

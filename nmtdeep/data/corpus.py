@@ -186,7 +186,7 @@ class DataDirectory:
         """
         index = read_index(path)
         check_files(path, index, verify=verify)
-        _allow_open_files(4 * len(index["splits"]))
+        _allow_open_files()
         return cls(path, index)
 
     @property
@@ -279,10 +279,10 @@ def opened(data: Path | DataDirectory) -> DataDirectory:
     return DataDirectory.open(data, verify=False) if isinstance(data, Path) else data
 
 
-def _allow_open_files(count: int) -> None:
+def _allow_open_files(count: int = 1 << 16) -> None:
     """Let the process map so many files, as far as it may: there can be hundreds of corpora."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = count + 1024 if hard == resource.RLIM_INFINITY else min(count + 1024, hard)
+    wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 

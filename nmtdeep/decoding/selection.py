@@ -66,6 +66,7 @@ def _utilities(
     from nmtdeep.scoring.comet import opened
 
     model = opened(name, device)
+    find = partial(opened, name, device)  # its process may have ended since
     if model.reads_references != bool(options.mbr):
         what, other = "reads no", "--rerank comet-kiwi"
         if model.reads_references:
@@ -73,8 +74,8 @@ def _utilities(
         where, hint = "--mbr" if options.mbr else "--rerank", f"choose another, or {other}:{name}"
         raise UserError(f"{name} {what} reference", where=where, hint=hint)
     if options.rerank:
-        return partial(_qualities, model)
-    return lambda lines: (expected_utilities(*line, partial(_comet, model)) for line in lines)
+        return lambda lines: _qualities(find(), lines)
+    return lambda lines: (expected_utilities(*line, partial(_comet, find())) for line in lines)
 
 
 def _qualities(model: CometModel, lines: Lines) -> Iterable[Sequence[float]]:

@@ -79,7 +79,7 @@ def check(source: str, output: str, alignments: Path | None = None) -> int:
             raise UserError("is a directory", where=file, hint=f"name a file in it by {option}")
         if file.suffix == ".zst":
             hint = "name a .gz file, or write to stdout and pipe it to zstd"
-            raise UserError("is not written compressed", where=file, hint=hint)
+            raise UserError("cannot be written as .zst", where=file, hint=hint)
     if len({file.resolve() for file in files.values()}) < len(files):
         raise UserError("is the output too", where=alignments, hint="choose another --alignments")
     path = Path(source)

@@ -83,7 +83,7 @@ def _check_fit(first: DataDirectory, other: DataDirectory) -> None:
         what = f"has another text pipeline than {first.path}"
         hint = f"preprocess this shard with --text {first.path}"
         raise UserError(what, where=other.path, hint=hint)
-    if other.held_out != first.held_out:
+    if {*other.held_out} != {*first.held_out}:
         lists = (", ".join(each.held_out) for each in (other, first))
         what = f"has the validation and test sets {next(lists)}, and {first.path} has {next(lists)}"
         hint = "preprocess all shards with the same --valid and --test"

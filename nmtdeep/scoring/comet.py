@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -101,15 +100,14 @@ class CometModel:
         raise UserError(what, where=self.name, hint=hint)
 
 
-_opened = cache(CometModel)
+_OPENED: dict[tuple[str, str], CometModel] = {}
 
 
 def opened(name: str, device: str) -> CometModel:
     """The model, whose process is started once, and again if it has ended."""
-    model = _opened(name, device)
-    if not model.runs:
-        _opened.cache_clear()
-        model = _opened(name, device)
+    model = _OPENED.get((name, device))
+    if model is None or not model.runs:
+        model = _OPENED[name, device] = CometModel(name, device)
     return model
 
 

@@ -40,9 +40,10 @@ def warnings(texts: Texts, metrics: Sequence[str], *, prepared: bool) -> Iterato
     named |= {each.name: each.lines for each in (*texts.references[1:], *texts.systems)}
     tokenized = [name for name, lines in named.items() if _mostly(_TOKENIZED_END, lines)]
     if raw_metrics and tokenized:
+        look = "looks" if len(tokenized) == 1 and hypotheses is not named[tokenized[0]] else "look"
         yield (
-            f"{' and '.join(tokenized)} look tokenized, but {_they(raw_metrics, 'expect')} raw "
-            "text: detokenize it, or use --metric bleu-tok"
+            f"{' and '.join(tokenized)} {look} tokenized, but {_they(raw_metrics, 'expect')} raw "
+            "text: detokenize what is tokenized, or use --metric bleu-tok"
         )
     if token_metrics and not prepared and _mostly(_RAW_END, reference):
         yield (
@@ -54,10 +55,10 @@ def warnings(texts: Texts, metrics: Sequence[str], *, prepared: bool) -> Iterato
             f"the text has no spaces between words, and {_they(spaced, 'count')} a line as about "
             f"one word: use --metric {better} --metric chrf"
         )
-    for name, lines in {"hypotheses": hypotheses, "reference": reference}.items():
+    for name, lines in named.items():
         if mark := subword_mark(lines):
             yield (
-                f"there are subwords ({mark}) in the {name}, so that every score counts pieces of "
+                f"there are subwords ({mark}) in {name}, so that every score counts pieces of "
                 "words: join them first, for comparable scores"
             )
     if cased and _is_lower(hypotheses) and any(map(str.isupper, "".join(reference))):

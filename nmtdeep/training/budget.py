@@ -27,7 +27,8 @@ class Pace:
     """Times the parts of a training until its number of updates is fixed.
 
     Args:
-        valid_tokens, epoch_tokens: target tokens of the validation set and of `epoch_tokens`.
+        valid_tokens: target tokens of the validation set.
+        epoch_tokens: those that are trained on in an epoch of the first corpus.
         clock: seconds since some moment.
     """
 
@@ -78,8 +79,12 @@ class Pace:
 
     @property
     def updates_of_epoch(self) -> float:
-        """Updates of an epoch, by the target tokens of those that were timed."""
-        return self._epoch_tokens * len(self._seconds["update"]) / max(self._tokens, 1)
+        """Updates of an epoch of the first corpus."""
+        return self.updates_of(self._epoch_tokens)
+
+    def updates_of(self, tokens: float) -> float:
+        """Updates for so many target tokens, by those that were timed."""
+        return tokens * len(self._seconds["update"]) / max(self._tokens, 1)
 
 
 def epoch_tokens(setup: Setup, corpus: str | None = None) -> float:

@@ -52,8 +52,8 @@ class StageEstimate(NamedTuple):
 def estimate(job: TrainingJob, *, clock: Callable[[], float] = time.perf_counter) -> str:
     """Updates, epochs and hours of a training by one process, as a small table.
 
-    Each stage is tried for a minute, or six updates, and a validation, with a model that is thrown
-    away.
+    Each stage is tried for 50 updates, or after a minute fewer (but six), and a validation, with a
+    model that is thrown away.
 
     Raises:
         UserError: as `training.loop.train`.
@@ -86,8 +86,9 @@ def _stages(setup: Setup, clock: Callable[[], float]) -> Iterator[StageEstimate]
         length = float("inf")
         if training.stages:
             stage = training.stages[number]
-            counted = epoch_tokens(at, stage.epochs_of) / epoch_tokens(at)
-            length = stage.updates or (stage.epochs or float("inf")) * an_epoch * counted
+            if stage.updates or stage.epochs:
+                an_epoch_of = pace.updates_of(epoch_tokens(at, stage.epochs_of))
+                length = stage.updates or (stage.epochs or 0) * an_epoch_of
         if training.max_updates != "auto":
             length = min(length, training.max_updates - done)
         if training.max_epochs is not None:

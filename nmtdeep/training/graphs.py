@@ -122,11 +122,13 @@ class Graphs:
         capture = torch.cuda.graph(graph, self._pool.id, self._stream, capture_error_mode=mode)
         capture.__enter__()
         try:
-            work()
-        except Exception:
-            with suppress(RuntimeError):  # torch cannot end a capture that the error has broken
-                capture.__exit__(None, None, None)
+            try:
+                work()
+            except Exception:
+                with suppress(RuntimeError):  # torch cannot end a capture that the error has broken
+                    capture.__exit__(None, None, None)
+                raise
+            capture.__exit__(None, None, None)
+        finally:
             torch.cuda.set_stream(current)
-            raise
-        capture.__exit__(None, None, None)
         return graph.replay

@@ -47,11 +47,6 @@ GLOO = "GLOO_SOCKET_IFNAME"  # the network interface that its connections use
 T = TypeVar("T")
 
 
-def is_restarted() -> bool:
-    """Whether torchrun has started the ranks again after a failure."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
-
-
 def is_launched() -> bool:
     """Whether a launcher (torchrun or `launch`) started this process as one of its ranks."""
     return {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys()

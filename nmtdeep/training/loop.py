@@ -23,7 +23,6 @@ from nmtdeep.training.energy import Meter
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.launch import (
     is_launched,
-    is_restarted,
     join_ranks,
     launch,
     noted_signals,
@@ -33,7 +32,7 @@ from nmtdeep.training.memory import is_out_of_memory, peak_memory, release
 from nmtdeep.training.opening import check, opening
 from nmtdeep.training.ranks import Ranks
 from nmtdeep.training.recorder import Recorder
-from nmtdeep.training.run_directory import RunDirectory, open_run
+from nmtdeep.training.run_directory import RunDirectory, begun_by_this_launch, open_run
 from nmtdeep.training.setup import Setup, TrainingJob
 from nmtdeep.training.state import FittedUpdates, Progress
 from nmtdeep.training.step import UpdateResult
@@ -83,7 +82,7 @@ def train(
             progress, newest = Progress(), ""
             if ranks.is_first:
                 text, digest = corpora.pipeline, corpora.digest
-                overwrite = job.overwrite and not is_restarted()
+                overwrite = job.overwrite and not begun_by_this_launch(out)
                 directory = open_run(out, recipe, text, overwrite=overwrite, corpus=digest)
                 run = opened_files.enter_context(directory)
                 if path := run.newest():
@@ -147,7 +146,6 @@ class _Loop:
                 else:
                     trainer = trainer.grown(stage)
                 say(stage_control.announcement(recipe, progress))
-                continue  # its first epoch may be one too many
             progress, stopped = self._train_stage(trainer, progress, started)
         if graphs := trainer.graphs():
             say(graphs)
@@ -162,7 +160,10 @@ class _Loop:
         say(f"done after {counted(update, 'update')}: {reason}")
         if warning := stage_control.linear_not_finished(recipe, progress):
             say(warning)
-        return stopped or (self.signals[0] if self.signals else 0)
+        if number := stopped or (self.signals[0] if self.signals else 0):
+            name = signal.Signals(number).name
+            say(f"stopped by {name} after the last update; run the same command for the scores")
+        return number
 
     def _train_stage(
         self, trainer: Trainer, progress: Progress, started: float

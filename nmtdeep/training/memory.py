@@ -120,15 +120,18 @@ class BatchLimit:
             return [batch]
         return [batch.part(first, first + most) for first in range(0, count, most)]
 
-    def reduce(self, tokens: int, *, again: bool = False) -> bool:
-        """Take the smallest limit that any rank asks for; whether an update is computed again.
+    def reduce(self, tokens: int, *, again: bool = False) -> tuple[bool, bool]:
+        """Take the smallest limit that any rank asks for.
 
-        It is if the limit is smaller than before, or any rank asks for it. All must call this.
+        All ranks must call this.
+
+        Returns:
+            Whether the limit is smaller than before, and whether any rank has asked with `again`.
         """
         before = self.tokens
-        fewest, repeated = self.ranks.all_reduce_max(-tokens, again)
+        fewest, asked = self.ranks.all_reduce_max(-tokens, again)
         self.tokens = -int(fewest)
-        return bool(repeated) or self.tokens < before
+        return self.tokens < before, bool(asked)
 
     def half(self, part: Batch | None, error: Exception) -> int:
         """A smaller limit, half of the part that was computed, if `error` says that memory ran out.

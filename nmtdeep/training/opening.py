@@ -50,6 +50,7 @@ def check(recipe: Recipe, data: DataDirectory, ranks: Ranks) -> Setup:
     for number in range(len(recipe.training.stages) or 1):
         _check_mixture(setup, number)
         _check_batches(setup.at_stage(number), longest)
+        _check_frozen(setup.at_stage(number))
     check_model_fits(recipe.model, **data.pipeline.sizes)
     resolve_precision(recipe.training.precision, ranks.device)
     chosen(recipe)
@@ -97,22 +98,34 @@ def _check_batches(setup: Setup, longest: Mapping[str, Longest]) -> None:
         )
 
 
+def _check_frozen(setup: Setup) -> None:
+    """Check that a stage trains something."""
+    with torch.device("meta"):
+        model = empty_model(setup)
+    freeze(model, setup.recipe.training.frozen)
+    if not any(each.requires_grad for each in model.parameters()):
+        what, hint = "leaves nothing to train", "freeze less"
+        raise UserError(what, where="training.frozen", hint=hint)
+
+
 def _check_mixture(setup: Setup, stage: int) -> None:
     """Check that a stage mixes known corpora, and reads the one whose epochs are its length."""
     recipe, corpora = setup.recipe, setup.training_corpora
     drawn = mixture_probabilities(recipe.at_stage(stage).training.mixture, corpora)
     training, first = recipe.training, next(iter(corpora))
-    if not training.stages:
-        every = training.validation.every, training.checkpoints.every
-        if not drawn[first] and (training.max_epochs or not all(isinstance(n, int) for n in every)):
-            raise UserError(
-                f"epochs are those of {first}, which is not in the mixture",
-                where="training.mixture",
-                hint="set lengths and intervals in updates, or draw from it, too",
-            )
+    chosen = training.stages[stage] if training.stages else None
+    every = training.validation.every, training.checkpoints.every
+    ends = training.max_epochs and not (chosen and (chosen.updates or chosen.epochs))
+    if not drawn[first] and (ends or any(isinstance(interval, str) for interval in every)):
+        raise UserError(
+            f"epochs are those of {first}, which is not in the mixture",
+            where="training.mixture",
+            hint="set max_epochs and intervals in updates, or give it a weight",
+        )
+    if chosen is None:
         return
-    of = recipe.training.stages[stage].epochs_of or next(iter(corpora))
-    if recipe.training.stages[stage].epochs and not drawn.get(of):
+    of = chosen.epochs_of or first
+    if chosen.epochs and not drawn.get(of):
         raise UserError(
             f"stage {stage + 1} ends after epochs of {of}, which is not in its mixture",
             where="training.stages",
@@ -126,9 +139,6 @@ def opening(setup: Setup, progress: Progress) -> str:
     with torch.device("meta"):
         model = empty_model(stage)
     freeze(model, stage.recipe.training.frozen)
-    if not any(each.requires_grad for each in model.parameters()):
-        what, hint = "leaves nothing to train", "freeze less"
-        raise UserError(what, where="training.frozen", hint=hint)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     section, update = stage.recipe.model, progress.update
     lines = [

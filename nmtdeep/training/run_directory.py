@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -207,6 +208,7 @@ def open_run(
             outputs = (path / name for name in OUTPUTS)
             for entry in (*outputs, *path.glob("checkpoint_*"), *path.glob(".checkpoint_*")):
                 checkpoint.discard(entry)
+            (path / LOCK).write_text(os.environ.get("TORCHELASTIC_RUN_ID", ""), encoding="utf-8")
         if not checkpoint.saved(path):
             run.accept()
         pipeline.save(path / checkpoint.TEXT)
@@ -215,6 +217,13 @@ def open_run(
         if not checkpoint.saved(path):
             run.begin()
         yield run
+
+
+def begun_by_this_launch(path: Path) -> bool:
+    """Whether torchrun has started the ranks again, which have overwritten the run already."""
+    lock = path / LOCK
+    restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0 and lock.exists()
+    return restarted and lock.read_text("utf-8") == os.environ["TORCHELASTIC_RUN_ID"]
 
 
 @contextmanager
@@ -293,7 +302,7 @@ def _check_same(path: Path, recipe: Recipe, pipeline: TextPipeline, corpus: str)
     # Figures by another loss, COMET model or beam cannot be compared with the best so far.
     best_by = recipe.training.validation.best_by
     compared = {
-        "loss": ("label_smoothing", "regularizer"),
+        "loss": ("label_smoothing",),
         "comet": ("validation.beam", "validation.comet"),
     }.get(best_by, ("validation.beam",))
     fixed = (*FIXED, *(f"training.{key}" for key in compared))

@@ -14,6 +14,8 @@ from nmtdeep.units import percent
 
 def stop_reason(recipe: Recipe, progress: Progress) -> str:
     """Why the training is over; empty if it is not."""
+    if stage_ended(recipe, progress):  # a new epoch may be one too many, and patience start again
+        progress = next_stage(recipe, progress)
     settings = recipe.training
     stages, patience = settings.stages, settings.validation.patience
     last = progress.last_update(settings)
@@ -27,8 +29,7 @@ def stop_reason(recipe: Recipe, progress: Progress) -> str:
         return f"all {len(stages)} stages are complete"
     if settings.max_minutes is not None and progress.seconds >= settings.max_minutes * 60:
         return f"max_minutes {settings.max_minutes:g} reached"
-    bored = patience and progress.validations_since_best >= patience
-    if bored and not stage_ended(recipe, progress):  # patience starts again in the next stage
+    if patience and progress.validations_since_best >= patience:
         return f"no better validation in the last {patience}, best at update {progress.best_update}"
     return ""
 

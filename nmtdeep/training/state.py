@@ -49,7 +49,7 @@ class Progress:
         scaler: state of fp16's loss scaler; empty in other precisions.
         stage: number of the stage, from 0, of a training from shallow to deep.
         stage_update: updates done when it began.
-        stage_epoch: epochs done when it began.
+        stage_epoch: epochs begun when it began.
         schedule_offset: updates that the learning-rate schedule does not count.
         bad_updates: number of the newest updates, in a row, that changed nothing because loss or
             gradients were not finite.

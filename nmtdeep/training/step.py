@@ -199,12 +199,12 @@ class Step:
             if again or limit < self.limit.tokens:
                 self.forget()
                 release()
-            tried = self.limit.tokens
-            if not self.limit.reduce(limit, again=again):
+            divided, again = self.limit.reduce(limit, again=again)
+            if not (divided or again):
                 self._sum_gradients()
                 lower = self.limit.tokens if self.limit.tokens < before else 0
                 return Accumulated(number, batches, sums, lower, unrecorded)
-            unrecorded |= self.limit.tokens == tried
+            unrecorded |= again
 
     def forget(self) -> None:
         """Free recorded work and gradients."""

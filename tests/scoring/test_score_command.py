@@ -87,8 +87,8 @@ LONG = ["X", "a " * 201, "X"]
     [
         (RAW, RAW, "", None),
         (TOKENS, RAW, "", "the hypotheses look tokenized, but bleu, chrf, ter expect raw text"),
-        (RAW, TOKENS, "", "the reference look tokenized"),
-        (RAW, RAW, "--system tokens --trials 9", "tokens look tokenized"),
+        (RAW, TOKENS, "", "the reference looks tokenized"),
+        (RAW, RAW, "--system tokens --trials 9", "tokens looks tokenized"),
         (RAW, RAW, "--metric bleu-tok", "looks raw, but bleu-tok counts the.*--tokenize LANG"),
         ([line.lower() for line in RAW], RAW, "", "and bleu, chrf count each one of"),
         ([line.lower() for line in RAW], RAW, "--metric bleu-lc --metric ter", None),

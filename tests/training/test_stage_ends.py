@@ -82,12 +82,19 @@ def test_a_stage_in_epochs_has_them_whole(tiny_run, tmp_path):
 
 
 def test_patience_does_not_end_what_a_stage_would_end():
-    stages = ({"updates": 6}, {"updates": 4})
+    """It starts again with a deeper model, and goes on with the same model."""
+    stages = ({"encoder": 3, "updates": 6}, {"updates": 4})
     described = {"training": {"stages": stages, "validation": {"patience": 1}}}
     recipe = Recipe.model_validate(described)
     progress = Progress(update=5, validations_since_best=1, best_update=3, best=0.0)
     assert "no better validation" in stop_reason(recipe, progress)
     assert not stop_reason(recipe, Progress(6, validations_since_best=1, best=0.0))
+    described["training"]["stages"] = (
+        {"updates": 6},
+        {"updates": 4, "mixture": {"temperature": 2.0}},
+    )
+    recipe = Recipe.model_validate(described)
+    assert stop_reason(recipe, Progress(6, validations_since_best=1, best=0.0))
 
 
 def test_a_stage_whose_first_epoch_is_one_too_many_does_not_begin(tiny_run, tmp_path):
@@ -98,6 +105,10 @@ def test_a_stage_whose_first_epoch_is_one_too_many_does_not_begin(tiny_run, tmp_
     run = trained(tiny_run, tmp_path / "run", **described)
     state = json.loads((run / "checkpoint_last" / checkpoint.STATE).read_text("utf-8"))
     assert (state["stage"], state["update"]) == (0, stages[0]["updates"])
+    average([run / "checkpoint_last"], run / checkpoint.AVERAGE)
+    trained(tiny_run, run, **described)
+    assert (run / checkpoint.AVERAGE).exists(), "nothing was left to do"
+    assert "stage 2" not in (run / "train.log").read_text("utf-8")
 
 
 def test_the_time_between_stages_counts(tiny_run, tmp_path):
@@ -137,18 +148,27 @@ def test_a_mixture_without_the_first_corpus_has_no_epochs(two):
         with pytest.raises(UserError, match="epochs are those of a, which is not in the mixture"):
             check(recipe, two.data, Ranks())
     check(recipe_of(two, **SMALL, **mixture), two.data, Ranks())
+    stages = [{"updates": 2}, mixture]
+    with pytest.raises(UserError, match="epochs are those of a"):
+        check(recipe_of(two, **SMALL, stages=stages, max_epochs=3), two.data, Ranks())
+    recipe = recipe_of(two, **SMALL | {"max_updates": 60}, stages=stages)
+    assert "60" in estimate(TrainingJob(recipe, two.data, device="cpu"))
 
 
 def test_something_must_be_left_to_train(tiny_run, tmp_path):
     described = tiny_run.recipe.model_dump() | {"training": SMALL}
     described["model"]["encoder"]["residual"] = "post_norm"
     depth = described["model"]["encoder"]["depth"]
-    frozen = {"encoder": depth, "decoder": "all", "embeddings": True}
-    described["training"] = SMALL | {"frozen": frozen}
-    job = TrainingJob(Recipe.model_validate(described), tiny_run.data, tmp_path / "run", "cpu")
-    for attempt in (dry_run, lambda each: train(each, quiet=True)):
-        with pytest.raises(UserError, match="leaves nothing to train"):
-            attempt(job)
+    frozen = {"frozen": {"encoder": depth, "decoder": "all", "embeddings": True}}
+    run = trained(tiny_run, tmp_path / "run", **{**SMALL, "max_updates": 2})
+    before = sorted(path.name for path in run.iterdir())
+    for training in (frozen, {"stages": [{"updates": 2}, frozen]}):
+        recipe = Recipe.model_validate({**described, "training": SMALL | training})
+        job = TrainingJob(recipe, tiny_run.data, run, "cpu", overwrite=True)
+        for attempt in (dry_run, lambda each: train(each, quiet=True)):
+            with pytest.raises(UserError, match="leaves nothing to train"):
+                attempt(job)
+    assert sorted(path.name for path in run.iterdir()) == before
 
 
 def test_results_of_before_the_end_are_deleted_at_the_end(tiny_run, tmp_path, monkeypatch):
