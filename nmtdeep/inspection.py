@@ -100,7 +100,8 @@ def _inspect_run(path: Path) -> Inspection:
     recipe = _add_model(screen, meant)
     saved = list(checkpoint.saved(path).values())
     if saved:
-        _add_progress(screen, recipe, checkpoint.read_state(saved[-1]))
+        newest = read_config(path / checkpoint.CONFIG)  # whose limits may be other ones
+        _add_progress(screen, newest, checkpoint.read_state(saved[-1]))
     if scores := stored_scores(path, meant):
         screen.add("scores", f"of {scores.title}", *score_table(scores.scores))
     elif SCORES in own:

@@ -43,3 +43,7 @@ def average_checkpoints(
     checkpoint.check_free(out, overwrite=overwrite)
     averaging.average(inputs, out)
     typer.echo(f"{out}: mean of {', '.join(path.name for path in inputs)}")
+    if out == run / checkpoint.AVERAGE:
+        typer.echo(
+            f"{run} translates with it from now on; compare it by score --model with the best"
+        )

@@ -101,7 +101,7 @@ def preprocess(
         report.show()
         if reused:
             show(reused.compared(report))
-        typer.echo(f"data directory: {out}")
+        typer.echo(f"data directory: {out}; next: nmtdeep train RECIPE --data {out} --out RUN")
 
 
 def _merge(shards: list[Path], out: Path, *, overwrite: bool, quiet: bool) -> None:

@@ -41,7 +41,7 @@ def translate(
         output: File to write, or .gz; -: stdout.
         form: Output format.
         alignments: Also write which words belong together, as 0-0 1-2 (source-translation), a line
-            for each line; --format json has them too.
+            for each line; --format json then has them too.
         resume: Continue --output after its last whole line.
     """
     bound_caches()  # before torch reads its settings

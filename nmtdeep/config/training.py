@@ -37,7 +37,7 @@ class Batches(Section):
     max_tokens: Count | None = Field(
         None,
         description="padded tokens that one device processes at once; changes no update but its "
-        "dropout masks; by default a group, or on a GPU the whole update",
+        "dropout masks; by default group_tokens, or on a GPU the whole update",
     )
 
     def limit(self, *, packed: bool) -> int:

@@ -38,7 +38,8 @@ class Reason:
 
     def __str__(self) -> str:
         more = ", ..." if self.count > len(self.examples) else ""
-        return f"{self.count:,} (line {', '.join(map(str, self.examples))}{more})"
+        lines = "line" if self.count == 1 else "lines"
+        return f"{self.count:,} ({lines} {', '.join(map(str, self.examples))}{more})"
 
 
 def plus(one: tuple[int, int], other: Sequence[int]) -> tuple[int, int]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 import time
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -58,10 +60,11 @@ def run_demo(out: Path, *, threads: int | None = None, device: str = "auto") -> 
     console.rule(f"4. {SAMPLES} sentences of the test set")
     _show_samples(run, data, device, console)
     minutes = (time.perf_counter() - began) / 60
+    command = "nmtdeep" if shutil.which("nmtdeep") else sys.argv[0]
     console.print(
         f"\nThat took {minutes:.1f} minutes. Everything is in the run directory {run}. Try:\n\n"
-        f'  echo "Failed to connect to the server" | nmtdeep translate -m {run}\n'
-        f"  nmtdeep recipes list\n",
+        f'  echo "Failed to connect to the server" | {command} translate -m {run}\n'
+        f"  {command} recipes list\n",
         markup=False,
     )
 

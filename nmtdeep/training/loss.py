@@ -140,7 +140,9 @@ def smoothed_cross_entropy(
         assert isinstance(real, Tensor)
         real = real.view(2, len(real) // 2).t().flatten()
     states = hidden.flatten(0, -2)[real]
-    return Loss(*_Chunked.apply(states, weight, bias, flat[real], how))  # type: ignore[no-untyped-call]
+    # Within a function of autograd, gradients are always off.
+    given = states, weight, bias, flat[real], how, torch.is_grad_enabled()
+    return Loss(*_Chunked.apply(*given))  # type: ignore[no-untyped-call]
 
 
 class _Chunked(torch.autograd.Function):
@@ -154,8 +156,9 @@ class _Chunked(torch.autograd.Function):
         bias: Tensor | None,
         targets: Tensor,
         how: LossOptions,
+        trains: bool,
     ) -> tuple[Tensor, Tensor]:
-        wanted = any(ctx.needs_input_grad[:3])
+        wanted = trains and any(ctx.needs_input_grad[:3])
         exact = torch.promote_types(hidden.dtype, torch.float32)
         dtype, device = how.dtype or hidden.dtype, hidden.device
         states, matrix = hidden.detach().to(dtype), weight.detach().to(dtype)
@@ -197,7 +200,7 @@ class _Chunked(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         # Of hidden, weight and bias; the other arguments have none.
         saved = [None if each is None else each * gradients[0] for each in ctx.saved_tensors]
-        return *saved, None, None
+        return *saved, None, None, None
 
 
 def _on_gpu(logits: Tensor, targets: Tensor, how: LossOptions) -> tuple[Tensor, Tensor, Tensor]:

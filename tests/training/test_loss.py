@@ -4,9 +4,11 @@ import math
 
 import pytest
 import torch
+from torch.nn.functional import linear
 from torch.testing import assert_close
 
 from nmtdeep.config.training import InterSimilarity
+from nmtdeep.training import loss as loss_module
 from nmtdeep.training.loss import (
     LossOptions,
     batch_loss,
@@ -61,6 +63,16 @@ def test_value_and_gradients_equal_those_of_the_dense_matrix(smoothing, biased, 
     with torch.no_grad():
         again = smoothed_cross_entropy(*inputs[:2], TARGETS, how, **given)
     assert_close(again, loss, **EXACT)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+def test_gradients_are_computed_where_they_are_wanted_only(mode, monkeypatch):
+    """One product for the logits of a chunk, and two more for the gradients."""
+    inputs, calls = tensors(), []
+    monkeypatch.setattr(loss_module, "linear", lambda *given: calls.append(1) or linear(*given))
+    with mode():
+        smoothed_cross_entropy(*inputs[:2], TARGETS, LossOptions(0.1, PAD, chunk=100))
+    assert len(calls) == (3 if mode is torch.enable_grad else 1)
 
 
 def test_padding_is_not_read():

@@ -17,14 +17,14 @@ def form(x: Tensor, size: int, longest: int) -> str | None:
 
     Triton's is the fastest in half precision, until a program has too many tiles in turn. Without
     it, FlashAttention is faster than the memory-efficient kernel from about 64 tokens on (one H200,
-    20 to 30 and 90 to 104 tokens, 2026-11-27); it does not take fp32.
+    20 to 30 and 90 to 104 tokens, 2026-11-27); it takes neither fp32 nor heads wider than 256.
     """
     half = x.dtype in HALF
     if x.device.type == "cpu" or size % 8 or not (half or x.dtype == torch.float32):
         return None
     if TRITON and half and x.is_cuda and size in (16, 32, 64, 128) and longest <= 256:
         return "triton"
-    return "FlashAttention" if half and longest > 64 else "efficient"
+    return "FlashAttention" if half and longest > 64 and size <= 256 else "efficient"
 
 
 def attention(*qkv: Tensor, form: str, heads: int, mask: Mask, dropout_p: float) -> Tensor:

@@ -15,6 +15,7 @@ from nmtdeep.model.kernels import gpu_attention
         (torch.bfloat16, 64, 257, True, "FlashAttention"),
         (torch.bfloat16, 24, 30, True, "efficient"),
         (torch.bfloat16, 256, 100, True, "FlashAttention"),
+        (torch.bfloat16, 512, 100, True, "efficient"),
         (torch.float32, 64, 300, True, "efficient"),
         (torch.bfloat16, 64, 64, False, "efficient"),
         (torch.bfloat16, 64, 65, False, "FlashAttention"),
