@@ -134,7 +134,7 @@ def _usual(models: Sequence[Path] | None) -> Sequence[str]:
     if not models:
         return DEFAULT_METRICS
     recipe = read_config(checkpoint.locate(models[0]) / checkpoint.CONFIG)
-    return usual_metrics(recipe.text.target, recipe.training.validation.tokenize)
+    return usual_metrics(recipe.text, recipe.training.validation.tokenize)
 
 
 def _preparation(

@@ -12,6 +12,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER, TERScore
 
 from nmtdeep.config.spelling import did_you_mean, instead
+from nmtdeep.config.text import Text
 from nmtdeep.config.training import Tokenization, Validation
 from nmtdeep.errors import UserError, printable
 from nmtdeep.scoring.texts import check_counts
@@ -123,29 +124,34 @@ def tokenization_for(
     return best if available(best) else "char"
 
 
-def usual_metrics(language: str, tokenize: Tokenization | None = None) -> list[str]:
-    """BLEU, chrF and TER for translations into a language.
+def usual_metrics(text: Text, tokenize: Tokenization | None = None) -> list[str]:
+    """BLEU, chrF and TER for translations of a recipe's text; of lower-cased text BLEU says so.
 
     No TER in languages without spaces: sacreBLEU's finds the words of neither Japanese nor Thai.
 
     Args:
-        tokenize: of BLEU; None: by the language.
+        tokenize: of BLEU; None: by the target language.
     """
-    has_words = tokenization_for(language, bool) in ("13a", "ko-mecab")
-    names = [BLEU_OF[tokenize or tokenization_for(language)], "chrf"]
+    has_words = tokenization_for(text.target, bool) in ("13a", "ko-mecab")
+    names = [_bleu_of(tokenize or tokenization_for(text.target), text), "chrf"]
     return [*names, "ter"] if has_words else names
 
 
-def validation_metrics(settings: Validation) -> list[str]:
+def validation_metrics(settings: Validation, text: Text) -> list[str]:
     """BLEU and chrF of a run's validations; before there was a key, BLEU was of 13a tokens."""
-    return [BLEU_OF[settings.tokenize or "13a"], "chrf"]
+    return [_bleu_of(settings.tokenize or "13a", text), "chrf"]
+
+
+def _bleu_of(tokenize: Tokenization, text: Text) -> str:
+    name = BLEU_OF[tokenize]
+    return f"{name}-lc" if text.lowercase and f"{name}-lc" in METRICS else name
 
 
 def best_figure(settings: Validation, value: float) -> str:
     """What chose a checkpoint, `9.51 BLEU (beam 1)`; of a loss `value` is its negative."""
     if settings.best_by == "loss":
         return f"loss {-value:.4f}"
-    metric = validation_metrics(settings)[0] if settings.best_by == "bleu" else settings.best_by
+    metric = BLEU_OF[settings.tokenize or "13a"] if settings.best_by == "bleu" else settings.best_by
     return f"{value:.2f} {label_of(metric)} (beam {settings.beam})"
 
 

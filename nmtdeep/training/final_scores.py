@@ -128,7 +128,7 @@ def _has_learned_nothing(translator: Translator, setup: Setup) -> bool:
     """Whether all scores of the first lines of the validation set are below `LEAST`."""
     recipe, data = setup.recipe, setup.data
     translations = translated(translator, data, "valid", first=FIRST_LINES)
-    metrics = validation_metrics(recipe.training.validation)
+    metrics = validation_metrics(recipe.training.validation, recipe.text)
     scores = score_texts(translations, [data.references("valid")[:FIRST_LINES]], metrics)
     return all(score.value < least for score, least in zip(scores, LEAST, strict=True))
 
@@ -144,7 +144,7 @@ def score_split(translator: Translator, setup: Setup, split: str, say: Say) -> l
     if count := translator.counts.cut:
         limit = translator.options.max_source_tokens
         say(f"{split}: {counted(count, 'line')} of more than {limit} subwords translated in pieces")
-    usual = usual_metrics(recipe.text.target, recipe.training.validation.tokenize or "13a")
+    usual = usual_metrics(recipe.text, recipe.training.validation.tokenize or "13a")
     metrics, reason = without_ter(usual, lines, references)
     if "ter" not in metrics:
         say(f"{split}: TER is left out, for {reason or 'it counts words between spaces'}")

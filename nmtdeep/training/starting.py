@@ -83,7 +83,7 @@ def tokenized(recipe: Recipe, stored: Recipe | None = None) -> Recipe:
         chosen = kept if settings.tokenize in (None, kept or "13a") else settings.tokenize
     settings = settings.model_copy(update={"tokenize": chosen})
     if settings.bleu:
-        scorers(validation_metrics(settings))
+        scorers(validation_metrics(settings, recipe.text))
     return recipe.with_training(validation=settings)
 
 

@@ -62,7 +62,8 @@ def validate(model: Transformer, setup: Setup) -> Validation:
     translator = Translator(searcher, data.pipeline)
     translations = translated(translator, data, "valid")
     comet = comet_of(setup, "valid")
-    metrics = scorers(validation_metrics(recipe.training.validation), comet=comet)
+    names = validation_metrics(recipe.training.validation, recipe.text)
+    metrics = scorers(names, comet=comet)
     scores = score_texts(translations, [data.references("valid")], metrics)
     third = len(translations) // 3
     sample = (data.sources("valid")[third], translations[third])

@@ -9,6 +9,7 @@ import sacrebleu
 from sacrebleu.metrics import BLEU, CHRF, TER
 
 from nmtdeep import __version__
+from nmtdeep.config.text import Text
 from nmtdeep.errors import UserError
 from nmtdeep.scoring import METRICS, score_texts, scorers
 from nmtdeep.scoring.metrics import label_of, tokenization_for, usual_metrics
@@ -171,8 +172,9 @@ def test_the_tokenization_of_bleu_by_language(installed):
 
 
 def test_final_metrics_fit_the_language():
-    assert usual_metrics("de") == ["bleu", "chrf", "ter"]
-    assert usual_metrics("zh", "flores200") == ["bleu-flores200", "chrf"]
+    assert usual_metrics(Text(target="de")) == ["bleu", "chrf", "ter"]
+    assert usual_metrics(Text(target="de", lowercase=True)) == ["bleu-lc", "chrf", "ter"]
+    assert usual_metrics(Text(target="zh"), "flores200") == ["bleu-flores200", "chrf"]
 
 
 def test_a_missing_tokenization_is_one_line(monkeypatch):

@@ -153,7 +153,8 @@ def test_a_run_without_the_key_was_scored_by_13a(run):
     assert scored_by(run) is None
     for given in (None, "13a"):
         again = reopened(run, recipe, tokenize=given)
-        assert validation_metrics(again.recipe.training.validation) == ["bleu", "chrf"]
+        recipe = again.recipe
+        assert validation_metrics(recipe.training.validation, recipe.text) == ["bleu", "chrf"]
         assert again.changes == ()
     with pytest.raises(UserError, match="-> zh"):
         check_run(run.path, with_validation(recipe, tokenize="zh"), run.pipeline)

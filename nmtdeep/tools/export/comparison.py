@@ -148,7 +148,7 @@ def _program(
     lines = translate(source)
     speed = len(source) / (time.perf_counter() - start)
     reference = [pipeline.target.reference(line) for line in texts.references[0].lines]
-    (score,) = score_texts(lines, [reference], usual_metrics(pipeline.config.target)[:1])
+    (score,) = score_texts(lines, [reference], usual_metrics(pipeline.config)[:1])
     return ProgramResult(name, numbers, score, speed, lines)
 
 
