@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from nmtdeep import checkpoint, files
@@ -60,7 +61,7 @@ def stored_start(recipe: Recipe, stored: StartFrom | None, out: Path) -> Recipe:
         UserError: if the recipe names another start.
     """
     given = recipe.training.start_from
-    if given and not (stored and Path(given.path).resolve() == Path(stored.path).resolve()):
+    if given and not (stored and _is_start(Path(given.path), stored)):
         began = f"started from {start_text(stored, 16)}" if stored else "started without --from"
         raise UserError(
             f"{began}, not from {given.path}",
@@ -68,6 +69,15 @@ def stored_start(recipe: Recipe, stored: StartFrom | None, out: Path) -> Recipe:
             hint="leave out --from to resume it, or choose another --out",
         )
     return recipe.with_training(start_from=stored)
+
+
+def _is_start(path: Path, stored: StartFrom) -> bool:
+    """Whether it is the same place, or has the same weights."""
+    if path.resolve() == Path(stored.path).resolve():
+        return True
+    with suppress(UserError, OSError):
+        return files.digest(checkpoint.locate(path) / checkpoint.MODEL) == stored.sha256
+    return False
 
 
 def tokenized(recipe: Recipe, stored: Recipe | None = None) -> Recipe:

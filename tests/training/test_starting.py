@@ -210,7 +210,8 @@ def test_a_run_is_resumed_and_does_not_start_again(tiny_run, tmp_path, source):
     started = started_run(tiny_run, out, recipe)
     started.save({"weight": torch.zeros(2)}, {}, Progress(update=3), planned=True)
     assert [path.name for path in out.glob("checkpoint_[0-9]*")] == ["checkpoint_3"]
-    for again in (recipe, without, started.recipe):
+    copy = shutil.copytree(tiny_run.newer, tmp_path / "copy")  # of the same weights
+    for again in (recipe, without, started.recipe, recipe_from(tiny_run, copy)):
         run = started_run(tiny_run, out, again)
         assert run.newest() == out / "checkpoint_3" and not run.changes
         assert run.recipe.training.start_from == started.recipe.training.start_from
