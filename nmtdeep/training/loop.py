@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import time
@@ -19,6 +20,7 @@ from nmtdeep.errors import UserError
 from nmtdeep.files import SUMS
 from nmtdeep.training import stage_control
 from nmtdeep.training.budget import Pace, continued, epoch_tokens
+from nmtdeep.training.divergence import ADVICE
 from nmtdeep.training.energy import Meter
 from nmtdeep.training.feed import upcoming
 from nmtdeep.training.launch import (
@@ -268,6 +270,10 @@ class _Loop:
         score = validation.score(setup.recipe.training.validation.best_by)
         progress = progress.validated(ranks.broadcast(score))
         self.recorder.validated(progress, validation, seconds=time.perf_counter() - began)
+        chance = math.log(len(setup.data.pipeline.target.vocabulary))
+        if validation.nll > chance + 1:
+            worse = f"nll {validation.nll:.1f} is worse than guessing ({chance:.1f})"
+            self.recorder.say(f"warning: {worse}: try {ADVICE}")
         self.recorder.restart()
         return progress
 

@@ -1,6 +1,7 @@
 """Where stages and trainings end: epochs, patience, limits, time, signals; what is left then."""
 
 import json
+import math
 import os
 import signal
 from types import SimpleNamespace
@@ -217,3 +218,12 @@ def test_a_growth_that_fails_leaves_nothing_to_train(tiny_run, tmp_path, monkeyp
     grow(tiny_run.newer, out=tmp_path / "grown", depths={"encoder": 3})
     (path,) = checkpoint.saved(tmp_path / "grown").values()
     assert not checkpoint.is_planned(checkpoint.read_state(path)), "no part of an average"
+
+
+@pytest.mark.parametrize(("lr", "warns"), [(1e-3, False), (9.0, True)])
+def test_a_training_that_becomes_worse_than_guessing_is_warned_of(tiny_run, tmp_path, lr, warns):
+    schedule = {"type": "inverse_square_root", "lr": lr, "warmup_updates": 1}
+    run = trained(tiny_run, tmp_path / "run", **{**SMALL, "max_updates": 6}, schedule=schedule)
+    chance = math.log(len(tiny_run.pipeline.target.vocabulary))
+    said = f"is worse than guessing ({chance:.1f}): try half the learning rate"
+    assert (said in (run / "train.log").read_text("utf-8")) is warns
