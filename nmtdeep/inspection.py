@@ -117,7 +117,7 @@ def _inspect_run(path: Path) -> Inspection:
         notes = [note for note, link in links.items() if link.resolve() == directory.resolve()]
         about = f"  mean of {len(_inputs(state))}" if state.get("kind") == "average" else ""
         if state.get("score") is not None:
-            about = f"  {best_figure(recipe.training.validation, state['score'])}"
+            about = f"  {best_figure(recipe.training.validation, recipe.text, state['score'])}"
         about += f" ({', '.join(notes)})" if notes else ""
         lines.append(f"{directory.name:<{longest}}  {size(files.size_of(directory)):>8}{about}")
     screen.add("checkpoints", *lines)
@@ -234,7 +234,7 @@ def _add_progress(screen: Inspection, recipe: Recipe, state: dict[str, Any]) -> 
     used = "not readable where it was trained"
     screen.add("energy", used if progress.joules is None else kwh(progress.joules))
     if progress.best is not None:
-        best = best_figure(recipe.training.validation, progress.best)
+        best = best_figure(recipe.training.validation, recipe.text, progress.best)
         screen.add("best", f"update {progress.best_update:,} by validation: {best}")
 
 

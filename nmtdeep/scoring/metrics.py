@@ -147,11 +147,12 @@ def _bleu_of(tokenize: Tokenization, text: Text) -> str:
     return f"{name}-lc" if text.lowercase and f"{name}-lc" in METRICS else name
 
 
-def best_figure(settings: Validation, value: float) -> str:
+def best_figure(settings: Validation, text: Text, value: float) -> str:
     """What chose a checkpoint, `9.51 BLEU (beam 1)`; of a loss `value` is its negative."""
     if settings.best_by == "loss":
         return f"loss {-value:.4f}"
-    metric = BLEU_OF[settings.tokenize or "13a"] if settings.best_by == "bleu" else settings.best_by
+    by_bleu = settings.best_by == "bleu"
+    metric = validation_metrics(settings, text)[0] if by_bleu else settings.best_by
     return f"{value:.2f} {label_of(metric)} (beam {settings.beam})"
 
 

@@ -96,7 +96,8 @@ def _choose(setup: Setup, run: Path, say: Say) -> None:
         return
     candidate = averaging.average(saved[-count:], run / CANDIDATE)
     model = checkpoint.load_model(candidate).model.to(setup.device)
-    best, settings = checkpoint.follow(run / checkpoint.BEST), setup.recipe.training.validation
+    settings, text = setup.recipe.training.validation, setup.recipe.text
+    best = checkpoint.follow(run / checkpoint.BEST)
     score = validate(model, setup.at_stage(stage)).score(settings.best_by)
     mean = _mean(candidate)
     with_mean = f"using {checkpoint.AVERAGE}, {mean}"
@@ -105,7 +106,7 @@ def _choose(setup: Setup, run: Path, say: Say) -> None:
         say(with_mean)
         return
     best_score = checkpoint.read_state(best)["score"]
-    of_best, of_mean = (best_figure(settings, value) for value in (best_score, score))
+    of_best, of_mean = (best_figure(settings, text, value) for value in (best_score, score))
     if score >= best_score:
         candidate.rename(run / checkpoint.AVERAGE)
         say(f"{with_mean}: {of_mean} on valid; {checkpoint.BEST} has {of_best}")

@@ -10,9 +10,10 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 
 from nmtdeep import __version__
 from nmtdeep.config.text import Text
+from nmtdeep.config.training import Validation
 from nmtdeep.errors import UserError
 from nmtdeep.scoring import METRICS, score_texts, scorers
-from nmtdeep.scoring.metrics import label_of, tokenization_for, usual_metrics
+from nmtdeep.scoring.metrics import best_figure, label_of, tokenization_for, usual_metrics
 from nmtdeep.scoring.tokenized import MosesPreparation, compound_split
 
 from .conftest import damage
@@ -175,6 +176,14 @@ def test_final_metrics_fit_the_language():
     assert usual_metrics(Text(target="de")) == ["bleu", "chrf", "ter"]
     assert usual_metrics(Text(target="de", lowercase=True)) == ["bleu-lc", "chrf", "ter"]
     assert usual_metrics(Text(target="zh"), "flores200") == ["bleu-flores200", "chrf"]
+
+
+def test_the_figure_of_the_best_checkpoint_names_its_metric():
+    by_bleu, by_loss = Validation(beam=4, best_by="bleu"), Validation(best_by="loss")
+    cased, lower = Text(target="de"), Text(target="de", lowercase=True)
+    assert best_figure(by_bleu, cased, 9.514) == "9.51 BLEU (beam 4)"
+    assert best_figure(by_bleu, lower, 9.514) == "9.51 BLEU-lc (beam 4)"
+    assert best_figure(by_loss, lower, -2.5) == "loss 2.5000"
 
 
 def test_a_missing_tokenization_is_one_line(monkeypatch):
