@@ -30,6 +30,7 @@ Lengths = npt.NDArray[np.integer[Any]]
 Flat = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 Chosen = slice | npt.NDArray[np.int64]
 BLOCK = 1 << 20  # sentences whose lengths are read at once
+OPEN_FILES = 1 << 16
 
 
 class Longest(NamedTuple):
@@ -279,10 +280,10 @@ def opened(data: Path | DataDirectory) -> DataDirectory:
     return DataDirectory.open(data, verify=False) if isinstance(data, Path) else data
 
 
-def _allow_open_files(count: int = 1 << 16) -> None:
+def _allow_open_files() -> None:
     """Let the process map so many files, as far as it may: there can be hundreds of corpora."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 

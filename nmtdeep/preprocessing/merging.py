@@ -84,8 +84,8 @@ def _check_fit(first: DataDirectory, other: DataDirectory) -> None:
         hint = f"preprocess this shard with --text {first.path}"
         raise UserError(what, where=other.path, hint=hint)
     if {*other.held_out} != {*first.held_out}:
-        lists = (", ".join(each.held_out) for each in (other, first))
-        what = f"has the validation and test sets {next(lists)}, and {first.path} has {next(lists)}"
+        here, there = ", ".join(other.held_out), ", ".join(first.held_out)
+        what = f"has the validation and test sets {here}, and {first.path} has {there}"
         hint = "preprocess all shards with the same --valid and --test"
         raise UserError(what, where=other.path, hint=hint)
     sums = [files.read_sums(each.path, hint="preprocess it again") for each in (first, other)]

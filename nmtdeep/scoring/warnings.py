@@ -40,7 +40,7 @@ def warnings(texts: Texts, metrics: Sequence[str], *, prepared: bool) -> Iterato
     named |= {each.name: each.lines for each in (*texts.references[1:], *texts.systems)}
     tokenized = [name for name, lines in named.items() if _mostly(_TOKENIZED_END, lines)]
     if raw_metrics and tokenized:
-        look = "looks" if len(tokenized) == 1 and hypotheses is not named[tokenized[0]] else "look"
+        look = "look" if len(tokenized) > 1 or "the hypotheses" in tokenized else "looks"
         yield (
             f"{' and '.join(tokenized)} {look} tokenized, but {_they(raw_metrics, 'expect')} raw "
             "text: detokenize what is tokenized, or use --metric bleu-tok"

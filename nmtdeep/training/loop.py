@@ -23,13 +23,7 @@ from nmtdeep.training.budget import Pace, continued, epoch_tokens
 from nmtdeep.training.divergence import ADVICE
 from nmtdeep.training.energy import Meter
 from nmtdeep.training.feed import upcoming
-from nmtdeep.training.launch import (
-    is_launched,
-    join_ranks,
-    launch,
-    noted_signals,
-    use_threads,
-)
+from nmtdeep.training.launch import is_launched, join_ranks, launch, noted_signals, use_threads
 from nmtdeep.training.memory import is_out_of_memory, peak_memory, release
 from nmtdeep.training.opening import check, opening
 from nmtdeep.training.ranks import Ranks
